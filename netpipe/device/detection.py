@@ -23,9 +23,7 @@ from netpipe.results.measurement import Device, Host, HostClass
 _DRIVER: Final = Path("/proc/driver/nvidia")
 _RESTRICTING_VARIABLES: Final = ("JAX_PLATFORMS", "CUDA_VISIBLE_DEVICES")
 
-_PACKAGES: Final = (
-    "netpipe", "grain", "jax", "jaxlib", "numpy", "pyarrow", "array-record", "pytest-benchmark"
-)  # fmt: skip
+_PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy", "pyarrow", "array-record")
 
 # -P: a file in the current folder must not shadow a module of the same name.
 _COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.device.detection")
@@ -115,13 +113,6 @@ def installed_versions() -> dict[str, str]:
     for name in _PACKAGES:
         with suppress(PackageNotFoundError):
             versions[name] = version(name)
-    return versions
-
-
-def measured_versions() -> dict[str, str]:
-    """Return the versions that affect a measurement; pytest-benchmark's version does not."""
-    versions = installed_versions()
-    del versions["pytest-benchmark"]
     return versions
 
 

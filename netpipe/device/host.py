@@ -58,11 +58,12 @@ def this_host(root: Path = Path("/")) -> Host:
     """
     text = read_text(root / "proc/cpuinfo")
     cpuinfo = dict(re.findall(r"^([^\t:]+?)[\t ]*: (.*)$", text, re.MULTILINE))
+    numbers = [cpuinfo.get(name) for name in ("cpu family", "model", "stepping")]
     # ARM processors have no model name.
     arm = [cpuinfo[name] for name in ("CPU implementer", "CPU part") if name in cpuinfo]
     return Host(
         cpu=cpuinfo.get("model name") or " ".join([machine(), *arm]),
-        cpu_model=cpu_model(*map(cpuinfo.get, ("cpu family", "model", "stepping"))),
+        cpu_model="" if None in numbers else "family {}, model {}, stepping {}".format(*numbers),
         cores=max(1, int(min([len(os.sched_getaffinity(0)), *cpu_quotas(root)]))),
         memory_bytes=min(memory_limits(root)),
         container=_in_container(root),
@@ -84,13 +85,6 @@ def _machine(root: Path) -> str:
         return ""
     machine_id = read_text(root / "etc/machine-id")
     return hashlib.sha256(machine_id.encode()).hexdigest()[:16] if machine_id else ""
-
-
-def cpu_model(family: object, model: object, stepping: object) -> str:
-    """Format a CPU's family, model and stepping; "" if one of them is unknown."""
-    if None in (family, model, stepping):
-        return ""
-    return f"family {family}, model {model}, stepping {stepping}"
 
 
 def cpu_quotas(root: Path) -> Iterator[float]:

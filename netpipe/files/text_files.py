@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
-from stat import S_ISFIFO
 from typing import Any, Final
 
 from netpipe.errors import InputError
@@ -34,17 +33,17 @@ def quote(value: object) -> str:
         return "deeply nested values"
 
 
-def read_json(path: Path, way_out: str = "", *, accepts_pipe: bool = False) -> Any:
+def read_json(path: Path, way_out: str = "") -> Any:
     """Read a JSON file: UTF-8, each key of an object once, and no NaN or infinity.
 
     Integers have at most 64 bits, other numbers are at most 1e100, and nesting is at most
-    `MAX_LEVELS` deep. With `accepts_pipe`, the file may be a pipe; the call waits for a writer.
+    `MAX_LEVELS` deep.
 
     Raises:
         InputError: The file cannot be read, is too large, or is not such JSON.
     """
     try:
-        return parse_json(read_text(path, MAX_JSON_BYTES, way_out, accepts_pipe=accepts_pipe))
+        return parse_json(read_text(path, MAX_JSON_BYTES, way_out))
     except (ValueError, RecursionError) as error:
         raise InputError(path, "file", "be JSON", error, way_out) from error
 
@@ -86,12 +85,9 @@ def read_project_table(folder: Path, name: str) -> tuple[Path, dict[str, Any]]:
     return path, table
 
 
-def read_text(path: Path, limit: int, way_out: str = "", *, accepts_pipe: bool = False) -> str:
+def read_text(path: Path, limit: int, way_out: str = "") -> str:
     """Read a file as UTF-8; raise an InputError if it is unreadable or larger than `limit`."""
     try:
-        # Opening a pipe waits for a writer, which may never come.
-        if not accepts_pipe and S_ISFIFO(path.stat().st_mode):
-            raise InputError(path, "file", "be a regular file", "a pipe", way_out)
         with path.open("rb") as stream:
             content = stream.read(limit + 1)
     except OSError as error:

@@ -8,11 +8,11 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, TypedDict
 
-from netpipe.device.host import cpu_model, host_difference
+from netpipe.device.host import host_difference
 from netpipe.errors import InputError
 from netpipe.files.text_files import quote, read_json, shorten
 from netpipe.gate.numbered_files import read_number, write_numbered, write_to_temporary
@@ -171,9 +171,8 @@ def load(path: Path) -> Baseline:
     """Read one baseline file; raise an InputError if it is not a valid baseline of this schema."""
     document = read_json(path, RECORD_AGAIN)
     _check(document, path)
-    ours, machine_info = document["netpipe"], document.get("machine_info", {})
-    measured = (parse_measurement(session, path) for session in ours["sessions"])
-    sessions = [_with_cpu_model(session, machine_info) for session in measured]
+    ours = document["netpipe"]
+    sessions = [parse_measurement(session, path) for session in ours["sessions"]]
     return Baseline(
         path=path,
         recorded=document["datetime"],
@@ -184,15 +183,6 @@ def load(path: Path) -> Baseline:
         },
         dirty=bool(document["commit_info"].get("dirty")),
     )
-
-
-def _with_cpu_model(session: Measurement, machine_info: Mapping[str, Any]) -> Measurement:
-    """Fill in the CPU model of an older recording from pytest-benchmark's own fields."""
-    if session.host.cpu_model:
-        return session
-    cpu = machine_info.get("cpu", {})
-    model = cpu_model(*map(cpu.get, ("family", "model", "stepping")))
-    return replace(session, host=replace(session.host, cpu_model=model))
 
 
 def _check(document: Any, path: Path) -> None:

@@ -224,6 +224,8 @@ def estimate_change(changes: Sequence[float]) -> tuple[float, float]:
     the square root of the number of slices, rounded up. The variance is scaled up, because blocks
     of this length underestimate it for uncorrelated slices.
     """
+    from scipy.stats import trim_mean
+
     if len(changes) == 1:
         return changes[0], 0.0
     values, slices = np.array(changes), len(changes)
@@ -231,15 +233,8 @@ def estimate_change(changes: Sequence[float]) -> tuple[float, float]:
     draw = np.random.default_rng(0)
     starts = draw.integers(slices - length + 1, size=(_RESAMPLES, ceil(slices / length), 1))
     drawn = values[(starts + np.arange(length)).reshape(_RESAMPLES, -1)[:, :slices]]
-    variance = _trimmed_mean(drawn).var() * slices / (slices - length)
-    return float(_trimmed_mean(values)), float(variance)
-
-
-def _trimmed_mean(values: "np.ndarray") -> "np.ndarray":
-    """Return the mean along the last axis, leaving out the smallest and the largest values."""
-    cut = int(_TRIMMED_FRACTION * values.shape[-1])
-    kept = np.sort(values)[..., cut : values.shape[-1] - cut]
-    return np.asarray(kept.mean(axis=-1))
+    variance = trim_mean(drawn, _TRIMMED_FRACTION, axis=-1).var() * slices / (slices - length)
+    return float(trim_mean(values, _TRIMMED_FRACTION)), float(variance)
 
 
 def _judge(change: Interval, bound: float, duets: int) -> Outcome:

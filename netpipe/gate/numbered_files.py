@@ -1,17 +1,14 @@
 """Write numbered files: each is complete or absent, and no two share a number."""
 
-import errno
 import re
 import shutil
 import tempfile
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from netpipe.files.temporary_folders import locked, temporary_folder
 from netpipe.files.whole_file import sync_names, write_new
 
-_MAX_NUMBER: Final = 99_999  # Numbers above 9999 have five digits.
 _NAME: Final = re.compile(r"(?P<number>\d{4}|[1-9]\d{4})_.+\.json")
 
 
@@ -34,19 +31,10 @@ def write_numbered(folder: Path, name: str, text: str) -> Path:
         part.chmod(0o644)
         # Two processes that write different names could otherwise take the same number.
         with locked(folder):
-            path = _link_under_next_number(folder, name, part)
+            path = folder / f"{_next_number(folder):04}_{name}.json"
+            path.hardlink_to(part)  # Unlike a rename, a link never replaces anything.
     sync_names(folder)
     return path
-
-
-def _link_under_next_number(folder: Path, name: str, part: Path) -> Path:
-    while (number := _next_number(folder)) <= _MAX_NUMBER:
-        path = folder / f"{number:04}_{name}.json"
-        # On a file system without locks, another process may take the number first.
-        with suppress(FileExistsError):
-            path.hardlink_to(part)  # Unlike a rename, a link never replaces anything.
-            return path
-    raise OSError(errno.ERANGE, f"number {_MAX_NUMBER}, the last one")
 
 
 def _next_number(folder: Path) -> int:

@@ -111,7 +111,7 @@ def read_entries(path: Path) -> list[Entry]:
         InputError: The file cannot be read, or a line is not an entry.
     """
     try:
-        text = read_text(path, MAX_JSON_BYTES, _WAY_OUT, accepts_pipe=True)
+        text = read_text(path, MAX_JSON_BYTES, _WAY_OUT)
     except UnicodeDecodeError as error:
         raise InputError(path, "file", "be UTF-8", error, _WAY_OUT) from error
     entries, where = [], ""

@@ -10,7 +10,7 @@ from typing import Any
 
 from netpipe.clock import Clock
 from netpipe.device.accelerators import peak_flops
-from netpipe.device.detection import measured_versions
+from netpipe.device.detection import installed_versions
 from netpipe.device.host import this_host
 from netpipe.device.shared_storages import list_shared_storages
 from netpipe.errors import LoaderEndedError
@@ -75,7 +75,7 @@ def measure(
         MisuseError: A factory returns something unsuitable.
     """
     # Read this first, because a loader or a step may restrict this process to some cores.
-    environment = {"host": this_host(), "versions": measured_versions()}
+    environment = {"host": this_host(), "versions": installed_versions()}
     started, host_cpu = clock(), processes.read_host_cpu()
     footprints = FootprintLog(clock)
     watch.enter_phase("making the loader")
@@ -133,12 +133,12 @@ def _summarize(
 ) -> Measurement:
     log = runner.log.since(find_warm_round(runner.log.loads) or 0)
     stepper, puller, rounds = runner.stepper, runner.puller, log.columns()
+    buffered = [load.buffered for load in log.loads]
     step_s, rest_s = median(rounds.own_step_s), puller.first_batch_s - puller.making_s
     start_up = StartUp(puller.making_s, rest_s, runner.subject.import_s)
     return Measurement(
         **_describe_rounds(rounds),
         **_describe_steps(log, step_s),
-        **_describe_buffers(runner.log),
         **compute_rates(runner, log, device),
         **environment,
         device=device,
@@ -155,6 +155,7 @@ def _summarize(
         batch_bytes=runner.batch_bytes,
         first_batch_s=puller.first_batch_s,
         start_up=start_up,
+        buffered_batches=median(buffered) if log.mostly_drained else None,
         drained=log.mostly_drained,
         elapsed_s=elapsed_s,
         findings=(
@@ -205,21 +206,6 @@ def _describe_steps(log: RoundLog, step_s: float) -> dict[str, Any]:
         "dispatch_depth": max(train.depth for train in trains),
         "losses_are_finite": all(train.finite for train in trains),
         "timeline": trains[-1].timeline,
-    }
-
-
-def _describe_buffers(log: RoundLog) -> dict[str, Any]:
-    buffered = [load.buffered for load in log.loads]
-    # Every second drain finds the buffers as real steps left them; the others find full buffers.
-    full, after_training = buffered[::2], buffered[1::2]
-    # Real steps began with either full or drained buffers.
-    start: float | None = median(full)
-    if 2 * sum(load.trained_drained for load in log.loads) > len(log.loads):
-        start = 0.0 if log.mostly_drained else None
-    return {
-        "buffered_batches": median(buffered) if log.mostly_drained else None,
-        "buffered_batches_start": start,
-        "buffered_batches_end": median(after_training) if after_training else None,
     }
 
 

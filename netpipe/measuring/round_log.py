@@ -150,7 +150,6 @@ class LoadingBlocks:
     Attributes:
         drained: Whether the buffers were drained before the loader was timed alone.
         buffered: Number of batches that the buffers held before they were drained.
-        trained_drained: Whether real steps began with empty rather than full buffers.
         first_batch: Number of batches that the loader had given before these blocks.
         busy_fraction: Fraction of the host's CPU time that other programs took while the loader ran
             alone.
@@ -159,7 +158,6 @@ class LoadingBlocks:
     drained: bool
     buffered: float
     pulled: PulledBatches
-    trained_drained: bool
     train: TrainBlock
     first_batch: int = 0
     busy_fraction: float = 0.0

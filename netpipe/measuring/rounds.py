@@ -344,7 +344,7 @@ class RoundRunner:
         trained = self._run_within_epoch(sizes.train.steps + sizes.train.skipped, train)
         # Nothing is timed here, and about equally many batches lie between readings.
         self.footprints.read(puller)
-        return LoadingBlocks(drained, buffered, pulled, near, trained, first_batch, busy)
+        return LoadingBlocks(drained, buffered, pulled, trained, first_batch, busy)
 
     def _load_alone(self, sizes: BlockSizes) -> PulledBatches:
         if sizes.load_batches:

@@ -116,13 +116,11 @@ class Measurer:
     def count_work(self, test: str, subject: Subject) -> WorkProfile:
         """Return the work profile of a subject's loader and step."""
 
-        def count(progress: OnProgress) -> WorkProfile:
-            request = self.work_request(subject)
-            return self.jobs.count_work(subject.command, request, progress=progress)
+        def count(**followed: Any) -> WorkProfile:
+            return self.jobs.count_work(subject.command, self.work_request(subject), **followed)
 
-        found = self._run_once(
-            self.profiles, subject.full_key, "counting the work of a batch", count
-        )
+        doing = "counting the work of a batch"
+        found = self._run_once(self.profiles, subject.full_key, doing, count)
         self.recorded_work[test] = found
         return found
 

@@ -54,7 +54,7 @@ def read_document(path: Path) -> dict[str, Any]:
     if is_log(path):
         windows = converter().unstructure(read_merged(path, _DRAWN_WINDOWS))
         return {"schema": Window.SCHEMA, "windows": windows}
-    document: dict[str, Any] = read_json(path, _WAY_OUT, accepts_pipe=True)
+    document: dict[str, Any] = read_json(path, _WAY_OUT)
     schema = document.get("schema") if isinstance(document, dict) else None
     check_schema(schema, SCHEMAS, path, way_out=_WAY_OUT)
     check_document(document, str(schema).removeprefix("netpipe.").replace("/", "."), path)

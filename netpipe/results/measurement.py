@@ -221,11 +221,6 @@ class Measurement(Document):
     elapsed_s: Amount  #: Duration of the whole measurement in seconds.
     rounds: Rounds = field(default_factory=Rounds)
     findings: tuple[Finding, ...] = ()  #: Observations in addition to the verdict.
-    #: Batches in the loader's buffers when a block of real steps began. Null: unknown.
-    buffered_batches_start: Amount | None = None
-    #: The same at the end of that block; if it fell by more than a batch or two, the buffers hid a
-    #: slow loader.
-    buffered_batches_end: Amount | None = None
     #: H, the loop's own work from a batch to the next request, when all results are ready.
     #: Null: not measured.
     host_s_per_step: Measured | None = None

@@ -10,7 +10,7 @@ from math import ceil, isfinite
 from statistics import fmean, median
 
 from netpipe.results import statistics
-from netpipe.results.measurement import CACHE_WARMS_UP, PAUSES, Finding, Interval, Measurement
+from netpipe.results.measurement import CACHE_WARMS_UP, PAUSES, Finding, Measurement
 from netpipe.results.units import (
     format_count,
     format_percent,
@@ -79,7 +79,7 @@ def find_remarks(measurement: Measurement, verdict: Verdict) -> tuple[Finding, .
     if measurement.compilations and verdict.kind != VerdictKind.RECOMPILING:
         message = f"{measurement.compilations} compilations in the rounds, which made them longer"
         remarks.append(Finding("compilations", message))
-    own = quantities.own_over_synthetic(measurement)
+    own = quantities.over_step(measurement.rounds.step_loaded_s, measurement)
     if own is not None and (own.low > 1 + EPSILON or own.high < 1 - EPSILON):
         message = (
             f"on the loader's batches, a step takes {format_ratio_interval(own)} times as long as "
@@ -254,21 +254,17 @@ def _judge_likely_contention(measurement: Measurement) -> Verdict | None:
 
     Contention passes there, so two medians are enough; one may be due to other programs.
     """
-    shadow, is_shared = _shadow_over_step(measurement), measurement.device.shares_host_cores
+    shadow = quantities.over_step(measurement.rounds.step_shadow_s, measurement)
+    is_shared = measurement.device.shares_host_cores
     agrees = shadow is not None and shadow.median > 1 + EPSILON
     if not (is_shared and agrees and quantities.seems_to_stall(measurement)):
         return None
     return _judge_contention(measurement)
 
 
-def _shadow_over_step(measurement: Measurement) -> Interval | None:
-    rounds = measurement.rounds
-    shadow_s = rounds.step_shadow_s
-    return statistics.ratio_interval(shadow_s, rounds.step_s) if shadow_s else None
-
-
 def _judge_contention(measurement: Measurement) -> Verdict | None:
-    is_shared, shadow = measurement.device.shares_host_cores, _shadow_over_step(measurement)
+    shadow = quantities.over_step(measurement.rounds.step_shadow_s, measurement)
+    is_shared = measurement.device.shares_host_cores
     slowed = shadow is not None and shadow.low > 1 + EPSILON
     if not slowed and not is_shared:
         return None

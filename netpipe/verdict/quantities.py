@@ -5,6 +5,7 @@ step time, H the loop's own work per step, M the larger of L and S3, m the small
 the time that neither loading nor computing explains.
 """
 
+from collections.abc import Sequence
 from operator import sub
 from statistics import median
 
@@ -69,11 +70,9 @@ def own_step_s(measurement: Measurement) -> float:
     return (measurement.step_loaded_s or measurement.step_s).median
 
 
-def own_over_synthetic(measurement: Measurement) -> Interval | None:
-    """Return S3 / S0, round by round; None without synthetic batches."""
-    rounds = measurement.rounds
-    own_s = rounds.step_loaded_s
-    return statistics.ratio_interval(own_s, rounds.step_s) if own_s else None
+def over_step(seconds: Sequence[float], measurement: Measurement) -> Interval | None:
+    """Return the ratio of a step's times to S0, round by round; None if they are not measured."""
+    return statistics.ratio_interval(seconds, measurement.rounds.step_s) if seconds else None
 
 
 def seems_to_stall(measurement: Measurement) -> bool:

@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from typing import Any
 
-from netpipe.device.detection import measured_versions
+from netpipe.device.detection import installed_versions
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
@@ -35,7 +35,7 @@ def count_factories(request: WorkRequest, factories: Factories, _: ExitStack) ->
     for (function, caller), calls in work.calls.items():
         callers.setdefault(function, {})[caller] = calls / work.batches
     profile = WorkProfile(
-        versions=measured_versions(), batches=work.batches, fingerprint=factories.fingerprint,
+        versions=installed_versions(), batches=work.batches, fingerprint=factories.fingerprint,
         step_backend=backend, counts=counts, callers=callers, arrays=work.arrays,
         contents=tuple(work.contents), epoch_batches=work.epoch_batches,
         not_counted=not_counted, tasks_beside=work.tasks_beside,

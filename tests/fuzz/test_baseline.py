@@ -37,7 +37,6 @@ SAVED = {
 DOCUMENT = {
     "datetime": "2025-11-21T14:00:00+00:00",
     "commit_info": {"id": "0dd9428", "dirty": False},
-    "machine_info": {"cpu": {"family": 6, "model": 207, "stepping": 2}},
     "benchmarks": [{"fullname": "test_step", "stats": {"data": [0.03, 1e-05]}}],
 }
 with tempfile.TemporaryDirectory() as _folder:

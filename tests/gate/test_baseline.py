@@ -45,14 +45,6 @@ def test_a_baseline_reads_back(tmp_path: Path) -> None:
     assert baseline.load_all(path.parent)[-1] == found
 
 
-def test_an_older_recording_has_its_cpu_model_from_pytest_benchmark(tmp_path: Path) -> None:
-    """Files from before `cpu_model` take it from pytest-benchmark's own figures."""
-    cpu = {"brand_raw": "Intel Xeon", "family": 6, "model": 207, "stepping": 2}
-    path = baseline.save(tmp_path, "first", {**DOCUMENT, "machine_info": {"cpu": cpu}}, SESSIONS)
-    (found,) = baseline.load(path).sessions.values()
-    assert {session.host.cpu_model for session in found} == {"family 6, model 207, stepping 2"}
-
-
 def test_pytest_benchmark_finds_its_own_document(tmp_path: Path) -> None:
     """pytest-benchmark's figures stay where its tools look for them."""
     written = json.loads(save(tmp_path).read_text())

@@ -95,7 +95,7 @@ def rehearse(
     monkeypatch.setattr(footprint, "read_pss", lambda _: (10**8, 10**8))
     monkeypatch.setattr(footprint, "list_shared_files", dict)
     monkeypatch.setattr(protocol, "this_host", lambda: HOST)
-    monkeypatch.setattr(protocol, "measured_versions", lambda: {"jax": "1"})
+    monkeypatch.setattr(protocol, "installed_versions", lambda: {"jax": "1"})
     monkeypatch.setattr(processes, "busy_elsewhere_fraction", lambda *_: 0.0)
 
     def run(

@@ -27,7 +27,7 @@ def loads_of(
     half = len(load_s) // 2
     return [
         LoadingBlocks(
-            drained, 0.0, PulledBatches((each_s,), 0.0, 1), False, _TRAIN, 0, busy[number >= half]
+            drained, 0.0, PulledBatches((each_s,), 0.0, 1), _TRAIN, 0, busy[number >= half]
         )
         for number, each_s in enumerate(load_s)
     ]

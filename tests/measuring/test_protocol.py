@@ -62,7 +62,7 @@ def test_a_loader_that_keeps_to_some_cores_is_of_the_same_host(
 
     def pinned() -> Iterator[float]:
         monkeypatch.setattr(protocol, "this_host", lambda: replace(HOST, cores=1))
-        monkeypatch.setattr(protocol, "measured_versions", lambda: {"jax": "2"})
+        monkeypatch.setattr(protocol, "installed_versions", lambda: {"jax": "2"})
         yield from repeat(LOAD_S)
 
     found = rehearse(pinned())

@@ -50,7 +50,7 @@ def log_of(load_s: list[float], train_s: list[float]) -> RoundLog:
 def blocks_of(load_s: float = 1.0, train_s: float = 1.0, *, drained: bool = True) -> LoadingBlocks:
     """Make the loading blocks of a round."""
     train = TrainBlock((train_s,), (0.0,), 1, 0, 2, 0, finite=True)
-    return LoadingBlocks(drained, 0.0, PulledBatches((load_s,), 0.0, 1), False, train)
+    return LoadingBlocks(drained, 0.0, PulledBatches((load_s,), 0.0, 1), train)
 
 
 @pytest.mark.parametrize(
