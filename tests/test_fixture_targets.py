@@ -128,7 +128,7 @@ def test_a_cpu_is_given_large_batches(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So is an emulated step that names no GPU."""
-    session = MeasureRequest(accelerator="emulated:10ms")
+    session = MeasureRequest(accelerator="emulated:10ms", result="result.json")
     monkeypatch.setenv(REQUEST_VARIABLE, session.to_json())
     assert request.getfixturevalue("workload") == cpu_workload(Config())
 

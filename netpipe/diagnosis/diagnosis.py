@@ -40,12 +40,9 @@ RESOURCES: Final = {
     "read-bandwidth": "bound by the bandwidth of the storage",
     "read-throttling": "bound by a limit on requests to the storage",
     "waiting": "waiting for storage elsewhere, a lock or a sleep",
-    "none": "no bottleneck",
     "unknown": "bottleneck unknown",
 }
 """The resources that may limit a loader, in words."""
-
-NO_CAUSES: Final = ("none", "unknown")
 
 
 Bounded = Annotated[

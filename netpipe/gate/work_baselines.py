@@ -13,13 +13,12 @@ from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.work_comparison import compare_work
 from netpipe.git import GitError, git
 from netpipe.results import documents
-from netpipe.results.fields import Text
+from netpipe.results.fields import Text, parse
 from netpipe.results.work_profile import (
     KINDS,
     WorkProfile,
     is_of_step,
     keep_own,
-    parse_work_profile,
 )
 
 WORK_FOLDER: Final = "work"
@@ -118,7 +117,7 @@ def _load(path: Path) -> WorkBaseline:
     profiles = document["netpipe"]["profiles"]
     for profile in profiles.values():
         refuse_moved(path, "versions", work_key(profile["versions"]))
-    parsed = {name: parse_work_profile(profiles[name]) for name in profiles}
+    parsed = {name: parse(profiles[name], WorkProfile, path) for name in profiles}
     removed = tuple(document["netpipe"].get("removed", ()))
     return WorkBaseline(path, parsed, document["datetime"], removed)
 

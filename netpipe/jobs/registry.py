@@ -91,7 +91,7 @@ def read_request() -> SessionRequest | None:
     try:
         values = json.loads(text)
         request_type = resolve_name(JOBS[values["kind"]].request_type)
-        known = {field.name for field in fields(request_type)} & values.keys()
+        known = {field.name for field in fields(request_type)} & values.keys() | {"result"}
         request: SessionRequest = request_type(**{name: values[name] for name in known})
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError, NetpipeError) as error:
         raise InputError(

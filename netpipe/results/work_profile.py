@@ -13,7 +13,6 @@ from netpipe.results.fields import (
     MayBeAbsent,
     PositiveCount,
     Text,
-    parse,
 )
 from netpipe.results.units import format_bytes, format_number
 
@@ -203,11 +202,6 @@ def keep_own(profiles: Sequence[WorkProfile], packages: Collection[str]) -> list
         return replace(profile, counts=counts, dropped=dropped)
 
     return [keep(profile) for profile in profiles]
-
-
-def parse_work_profile(document: Mapping[str, Any]) -> WorkProfile:
-    """Build a profile from a document that `to_document` returned."""
-    return parse(document, WorkProfile, "work")
 
 
 def keep_reproducible(profiles: Sequence[WorkProfile]) -> WorkProfile:

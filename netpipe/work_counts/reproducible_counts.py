@@ -9,7 +9,8 @@ from netpipe.errors import MisuseError
 from netpipe.jobs.parent import ProcessEnvironment, Session, is_on_cpu, open_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
-from netpipe.results.work_profile import WorkProfile, keep_reproducible, parse_work_profile
+from netpipe.results.fields import parse
+from netpipe.results.work_profile import WorkProfile, keep_reproducible
 
 _HASH_SEEDS: Final = ("0", "1")
 _HERE: Final = ProcessEnvironment()
@@ -55,4 +56,4 @@ def count_work(
         with ExitStack() as opened:
             sessions = [opened.enter_context(count(seed)) for seed in group]
             results += [session.result() for session in sessions]
-    return keep_reproducible(list(map(parse_work_profile, results)))
+    return keep_reproducible([parse(result, WorkProfile, "session") for result in results])

@@ -16,8 +16,9 @@ from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_work
 from netpipe.jobs import parent
 from netpipe.reporting.rendering import read_document
+from netpipe.results.fields import parse
 from netpipe.results.measurement import Interval, parse_measurement
-from netpipe.results.work_profile import parse_work_profile
+from netpipe.results.work_profile import WorkProfile
 from netpipe.resuming import checking
 from netpipe.work_counts import reproducible_counts
 from tests.diagnosis import examples
@@ -65,7 +66,7 @@ def compare_recorded_work(now: Path, then: Path) -> Iterator[str]:
     """Yield the comparison of each kind of work in the first profile of two baselines."""
     profiles = [json.loads(path.read_text("utf-8"))["netpipe"]["profiles"] for path in (now, then)]
     first = next(iter(profiles[0]))
-    new, old = (parse_work_profile(each[first]) for each in profiles)
+    new, old = (parse(each[first], WorkProfile, "work") for each in profiles)
     # Recorded with other settings, so the comparison would be refused.
     yield from _compare_work(replace(new, fingerprint=old.fingerprint), old)
 

@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from netpipe.results.fields import parse
 from netpipe.results.work_profile import (
     DATA_KINDS,
     KINDS,
+    WorkProfile,
     keep_reproducible,
-    parse_work_profile,
 )
 from tests.work_profiles import PROFILE, make_profile, with_count
 
@@ -66,7 +67,7 @@ def test_what_one_process_could_not_count_is_not_counted() -> None:
 def test_the_document_is_read_back() -> None:
     """A profile survives its document."""
     profile = make_profile(dropped={"calls": {"a": (1.0, 2.0)}}, not_counted={"padding": "why"})
-    assert parse_work_profile(profile.to_document()) == profile
+    assert parse(profile.to_document(), WorkProfile, "work") == profile
 
 
 def test_an_older_document_is_read() -> None:
@@ -74,7 +75,7 @@ def test_an_older_document_is_read() -> None:
     document = PROFILE.to_document()
     for field in ("processes", "tasks_beside", "cpu_s_per_batch"):
         del document[field]
-    assert parse_work_profile({**document, "later": 1}) == PROFILE
+    assert parse({**document, "later": 1}, WorkProfile, "work") == PROFILE
 
 
 @pytest.mark.parametrize(

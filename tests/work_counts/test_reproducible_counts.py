@@ -11,7 +11,8 @@ import pytest
 from netpipe.errors import MisuseError, SessionError
 from netpipe.jobs.parent import CHILD_COMMAND, ProcessEnvironment
 from netpipe.jobs.targets import Factories, name_targets
-from netpipe.results.work_profile import WorkProfile, parse_work_profile
+from netpipe.results.fields import parse
+from netpipe.results.work_profile import WorkProfile
 from netpipe.work_counts import reproducible_counts
 from netpipe.work_counts.reproducible_counts import WorkRequest, count_work
 from netpipe.work_counts.work_job import count_factories
@@ -35,7 +36,8 @@ def count_here(folder: Path, **settings: Any) -> WorkProfile:
     """Count one batch of `work_targets.loader` and its step in the process of the test."""
     factories = Factories(work_targets.loader, work_targets.step)
     request = WorkRequest(batches=1, result=str(folder / "result.json"), **settings)
-    return parse_work_profile(count_factories(request, factories, ExitStack())["work"])
+    counted = count_factories(request, factories, ExitStack())["work"]
+    return parse(counted, WorkProfile, "work")
 
 
 def test_a_loader_and_a_step_are_counted_alike_twice() -> None:

@@ -5,7 +5,6 @@ from dataclasses import replace
 from typing import Any, Final
 
 from netpipe.diagnosis.diagnosis import (
-    NO_CAUSES,
     RESOURCES,
     Bottleneck,
     Findings,
@@ -69,7 +68,7 @@ def _build_headline(
     document: Mapping[str, Any], bottleneck: Bottleneck, measured: Part | None
 ) -> Headline:
     tone, stage = Tone.PLAIN, strip_modules(bottleneck.stage or "")
-    bound, is_known = RESOURCES[bottleneck.resource], bottleneck.resource not in NO_CAUSES
+    bound, is_known = RESOURCES[bottleneck.resource], bottleneck.resource != "unknown"
     word = f"{stage}: {bound}" if stage and is_known else capitalize(bound)
     if measured:
         tone = measured.headline.tone

@@ -6,12 +6,13 @@ from typing import Any
 from netpipe.reporting.content import Card, Headline, Notes, Part
 from netpipe.reporting.tones import BY_OUTCOME, Tone, pick_worst
 from netpipe.reporting.work_table import work_notes, work_table
-from netpipe.results.work_profile import parse_work_profile
+from netpipe.results.fields import parse
+from netpipe.results.work_profile import WorkProfile
 
 
 def build_work_part(document: Mapping[str, Any]) -> Part:
     """Return the part of a `netpipe.work/1` document."""
-    profile = parse_work_profile(document)
+    profile = parse(document, WorkProfile, "work")
     table, notes = work_table(profile), work_notes(profile)
     cards: list[Card] = [table] if table.rows else []
     if notes:

@@ -93,5 +93,5 @@ def _find_named(planted: Planted, findings: Findings) -> Bottleneck:
         return findings.bottleneck
     part = max(START_PARTS, key=lambda part: vars(start)[part] or 0.0)
     seconds, why = vars(start)[part] or 0.0, start.why_slow()
-    resource = SLOW_START if why else "none"
+    resource = SLOW_START if why else "unknown"
     return Bottleneck(START_PARTS[part][0], resource, seconds / start.total_s, why)
