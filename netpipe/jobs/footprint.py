@@ -1,5 +1,6 @@
 """Memory, open files and shared memory of the loading processes, and the bytes that they read."""
 
+import ctypes
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -14,6 +15,16 @@ from netpipe.jobs.processes import list_descendants
 SHARED_FOLDER = Path("/dev/shm")
 # Python's shared memory has random names that start with this.
 PYTHONS_PREFIX = "psm_"
+
+
+class _Mallinfo(ctypes.Structure):
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd",
+            "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost",
+        )
+    )  # fmt: skip
 
 
 def read_memory() -> tuple[int, int]:
@@ -42,6 +53,19 @@ def read_pss(pid: int) -> tuple[int, int]:
     found = _read_rollup(pid)
     pss_bytes = found.get("Pss", 0)
     return pss_bytes, pss_bytes - found.get("Pss_File", 0)
+
+
+def free_heap_bytes() -> int:
+    """Return the bytes that this process has freed but its C library keeps; see mallinfo2(3).
+
+    They are not known, and 0 is returned, unless the C library is glibc 2.33 or later.
+    """
+    mallinfo = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if mallinfo is None:
+        return 0
+    mallinfo.restype = _Mallinfo
+    free_bytes: int = mallinfo().fordblks
+    return free_bytes
 
 
 def count_open_files(pid: int) -> int:

@@ -78,9 +78,12 @@ class FootprintLog:
         memory = {pid: footprint.read_pss(pid) for pid in pids}
         self._peak_bytes = max(self._peak_bytes, sum(pss_bytes for pss_bytes, _ in memory.values()))
         self._files = self._list_lasting_files()
+        own_bytes = {pid: own for pid, (_, own) in memory.items()}
+        # The C library keeps much of the freed memory for a while, which would look like growth.
+        own_bytes[getpid()] -= footprint.free_heap_bytes()
         self._held.append(
             {
-                _OWN: {pid: own_bytes for pid, (_, own_bytes) in memory.items()},
+                _OWN: own_bytes,
                 _SHARED: {getpid(): sum(self._files.values())},
                 _OPEN: {pid: footprint.count_open_files(pid) for pid in pids},
             }

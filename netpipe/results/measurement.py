@@ -264,7 +264,8 @@ class Measurement(Document):
     #: Peak memory of all processes, read between blocks, with shared pages counted once. Null in an
     #: older document, or if the kernel does not report it.
     peak_pss_bytes: MayBeAbsent[PositiveCount | None] = None
-    #: Growth of that memory per batch, without the pages of mapped files; near 0: no growth.
+    #: Growth of that memory per batch, without the pages of mapped files and without what this
+    #: process has freed; near 0: no growth.
     growth_bytes_per_batch: MayBeAbsent[Measured | None] = None
     #: The process whose memory grows most, such as "worker 2 (pid 123)".
     growing_process: MayBeAbsent[str] = ""

@@ -6,10 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from netpipe.jobs.footprint import (
     SHARED_FOLDER,
     bytes_read,
     count_open_files,
+    free_heap_bytes,
     list_shared_files,
     read_between,
     read_memory,
@@ -72,6 +75,14 @@ def test_pages_of_files_are_told_apart(tmp_path: Path) -> None:
     assert mapping[0] - before[0] > _HELD // 2
     assert mapping[1] - before[1] < _HELD // 2
     assert holding[1] - mapping[1] > _HELD // 2
+
+
+def test_freed_memory_that_is_kept_is_known() -> None:
+    """Every second block is freed; the C library cannot return the pages between the others."""
+    blocks = [bytes(60_000) for _ in range(1000)]
+    holding = free_heap_bytes()
+    del blocks[::2]
+    assert free_heap_bytes() - holding == pytest.approx(500 * 60_000, rel=0.2)
 
 
 def test_an_ended_process_holds_nothing() -> None:

@@ -93,6 +93,7 @@ def rehearse(
     monkeypatch.setattr(StepRunner, "measure_shadow_s", beside_a_pull)
     monkeypatch.setattr(rounds, "late_reading_loop", stamped_loop)
     monkeypatch.setattr(footprint, "read_pss", lambda _: (10**8, 10**8))
+    monkeypatch.setattr(footprint, "free_heap_bytes", lambda: 0)
     monkeypatch.setattr(footprint, "list_shared_files", dict)
     monkeypatch.setattr(protocol, "this_host", lambda: HOST)
     monkeypatch.setattr(protocol, "installed_versions", lambda: {"jax": "1"})

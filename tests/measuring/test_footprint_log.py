@@ -26,6 +26,7 @@ class Scripted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.batches = 0
+        self.free: Script = lambda _: 0
         self.memory: dict[int, Script] = dict.fromkeys((HERE, FIRST, SECOND, HELPER), lambda _: PSS)
         self.open: dict[int, Script] = {}
         self.files: Callable[[int], dict[str, int]] = lambda _: {}
@@ -34,6 +35,7 @@ class Scripted:
         self.pids: tuple[int, ...] = (FIRST, SECOND, HELPER)
         self.clock = FakeClock()
         monkeypatch.setattr(footprint, "read_pss", self._read_pss)
+        monkeypatch.setattr(footprint, "free_heap_bytes", lambda: int(self.free(self.batches)))
         monkeypatch.setattr(footprint, "count_open_files", self._count)
         monkeypatch.setattr(footprint, "list_shared_files", lambda: self.files(self.batches))
         monkeypatch.setattr(footprint, "is_shared_memory_used_elsewhere", lambda: self.has_others)
@@ -105,6 +107,13 @@ def test_the_growing_process_is_named(scripted: Scripted, pid: int, name: str) -
     found = scripted.log.describe()
     assert found["growth_bytes_per_batch"].median == pytest.approx(100e3)
     assert found["growing_process"].startswith(name)
+
+
+def test_freed_memory_is_no_growth(scripted: Scripted) -> None:
+    """Growth counts if the memory is in use, however much of it the C library keeps."""
+    scripted.memory[HERE] = growing(by=100e3)
+    scripted.free = lambda batches: 100e3 * batches
+    assert scripted.run() == {}
 
 
 @pytest.mark.parametrize(
