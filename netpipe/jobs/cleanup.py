@@ -26,6 +26,7 @@ from netpipe.signals import signal_when_parent_ends
 _MAX_SOCKET_FOLDER_LENGTH: Final = 107 - len("/listener-12345678")  # unix(7)
 _NEW_MEMORY: Final = re.compile(r"/dev/shm/(psm_[0-9a-f]{8}|sem\.\w{6})")
 _CLEANING_S: Final = 5.0
+_POLL_S: Final = 0.01
 _MAX_PASSES: Final = 5
 _SET_CHILD_SUBREAPER: Final = 36  # PR_SET_CHILD_SUBREAPER of the kernel's prctl.h
 
@@ -76,8 +77,11 @@ def end_child(
     if child.poll() is None:  # Once it has ended, its pid may be reused.
         _kill(psutil.Process(child.pid))
     child.wait()
-    _, late = psutil.wait_procs(trackers, timeout=_CLEANING_S)
-    for process in late:
+    ends_s = time.monotonic() + _CLEANING_S
+    # An ended tracker stays a zombie until init reaps it, which may take seconds or never happen.
+    while (living := list(filter(_lives, trackers))) and time.monotonic() < ends_s:
+        time.sleep(_POLL_S)
+    for process in living:
         _kill(process)
     remove_abandoned(Path(tempfile.gettempdir()))
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from math import inf
 from pathlib import Path
 
 import psutil
@@ -27,6 +28,21 @@ def test_nothing_that_a_child_started_lives_on(here: Path, leaves: bool) -> None
         "answer(lint={'pid': nap.pid})"
     )
     wait_until_gone(run_session(child(here, source), LINT)["pid"])
+
+
+def test_an_ended_tracker_that_nobody_reaps_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The first process of some containers reaps orphans late or never."""
+    command = ["sh", "-c", "sleep 0 & echo $!; exec sleep 60"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as shell:
+        assert shell.stdout is not None
+        tracker = psutil.Process(int(shell.stdout.readline()))
+        monkeypatch.setattr(cleanup, "_kill_followers", lambda *_: {tracker})
+        monkeypatch.setattr(cleanup, "_CLEANING_S", inf)
+        cleanup.end_child(subprocess.Popen(["sleep", "60"]), "")
+        assert tracker.status() == psutil.STATUS_ZOMBIE
+        shell.kill()
 
 
 ESCAPE = """
