@@ -31,7 +31,7 @@ _MARK: Final = " *"
 def throughput_table(found: Throughput) -> Table:
     """Return a table of the combinations, the best one marked, with ratios to another loader."""
     has_tokens = any(speed_figure(runs) == "tokens_per_s" for runs in found.runs)
-    columns = TOKEN_COLUMNS if has_tokens else _EXAMPLE_COLUMNS
+    columns = TOKEN_COLUMNS if has_tokens else EXAMPLE_COLUMNS
     table = TerminalTable("loader speed", "batch", "workers", *columns)
     # With the default padding, ten columns do not fit.
     table.padding = (0, 1, 0, 0)
@@ -68,14 +68,14 @@ def remarks(found: Throughput) -> Iterator[str]:
             yield f"[pipeline]\nworkers = {workers}\nworker_buffer_batches = {buffer}"
 
 
-def _cells(runs: Sequence[Tally], columns: "_Columns") -> Iterator[str]:
+def _cells(runs: Sequence[Tally], columns: "Columns") -> Iterator[str]:
     for name, format_median in columns.values():
         figure = over_rounds(name, runs)
         yield format_median(figure.median) + _bounds(name, figure, scale_of(figure.median)[0])
 
 
 def _ratio_cells(
-    runs: Sequence[Tally], other_runs: Sequence[Tally], columns: "_Columns"
+    runs: Sequence[Tally], other_runs: Sequence[Tally], columns: "Columns"
 ) -> Iterator[str]:
     for name, _ in columns.values():
         relative = ratio(name, runs, other_runs)
@@ -89,18 +89,18 @@ def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
     return f" ({format_number(interval.low / scale)}-{format_number(interval.high / scale)})"
 
 
-_Columns = dict[str, tuple[str, Callable[[float], str]]]
+Columns = dict[str, tuple[str, Callable[[float], str]]]
 _WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s", "examples_per_s", "examples_per_cpu_s")
-_COLUMNS: Final[_Columns] = {
+_COLUMNS: Final[Columns] = {
     "PSS": ("peak_pss_bytes", format_megabytes),
     "1st batch": ("first_batch_s", format_seconds),
 }
-_EXAMPLE_COLUMNS: Final[_Columns] = {
+EXAMPLE_COLUMNS: Final[Columns] = {
     "examples/s": ("examples_per_s", format_amount),
     "examples/CPU s": ("examples_per_cpu_s", format_amount),
     "batches/s": ("batches_per_s", format_amount),
 } | _COLUMNS
-TOKEN_COLUMNS: Final[_Columns] = {
+TOKEN_COLUMNS: Final[Columns] = {
     "tokens/s": ("tokens_per_s", format_amount),
     "tokens/CPU s": ("tokens_per_cpu_s", format_amount),
     "batches/s": ("batches_per_s", format_amount),

@@ -4,10 +4,11 @@ from typing import Any
 
 import pytest
 
+from netpipe.measuring.training.token_counts import BY_ELEMENTS
 from netpipe.reporting.content import Card, Drawing, Fact, Notes, Part
 from netpipe.reporting.parts import build_parts
 from netpipe.reporting.rendering import replace_unprintable
-from netpipe.reporting.tables import Table
+from netpipe.reporting.tables import Cell, Table
 from netpipe.reporting.tones import Tone
 from tests.measurements import CPU, EMULATED
 from tests.reporting import examples
@@ -278,3 +279,20 @@ def test_work_leads_with_what_rose(outcomes: tuple[str, ...], word: str, tone: T
     assert {row["kind"].text for row in table.rows} == set(document["counts"])
     assert isinstance(notes, Notes)
     assert "not counted: rows.encode cannot be counted" in [note.text for note in notes.notes]
+
+
+def test_the_speed_of_loaders_without_padding_is_in_examples() -> None:
+    """Pixels do not count as tokens. Loaders of the same target keep their own figures."""
+    document = examples.throughput()
+    figures = {
+        f"examples_per_{unit}": {"median": 90.0, "low": 80.0, "high": 99.0, "n": 3}
+        for unit in ("s", "cpu_s")
+    }
+    for each in (*document["combinations"], document["against"]):
+        each |= figures | {"counted_by": BY_ELEMENTS}
+    (part,) = build(document)
+    assert part.headline.word == "90 examples/s"
+    table = find_table(part, "Every combination")
+    assert "tokens/s" not in table.rows[0]
+    assert [row["loader"] for row in table.rows][1] == Cell("other: their.py:loader")
+    assert "Real tokens" not in str(part.cards)
