@@ -4,6 +4,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
@@ -68,7 +69,7 @@ def make_entries(run: Mapping[str, Any], commit: str, date: str, where: object) 
         place = session.device.key, host_class(session.host), session.fingerprint
         for metric in METRICS.values():
             if is_steady(metric, session):
-                found[*place, printed["test"], metric.name].append(metric.value(session))
+                found[*place, printed.get("test", ""), metric.name].append(metric.value(session))
     for counted in run.get("work", ()):
         profile = parse(counted, WorkProfile, where)
         place = "", "", f"{profile.fingerprint} {work_key(profile.versions)}".strip()
@@ -124,8 +125,9 @@ def read_entries(path: Path) -> list[Entry]:
                 check_schema(schema, (Entry.SCHEMA,), where, way_out=_WAY_OUT)
                 check_document(document, "history.1", where)
                 entries.append(parse(document, Entry, where))
+                datetime.fromisoformat(entries[-1].date)
     except (ValueError, RecursionError) as error:
-        raise InputError(where, "line", "be JSON", error, _WAY_OUT) from error
+        raise InputError(where, "line", "be JSON with an ISO 8601 date", error, _WAY_OUT) from error
     return entries
 
 
@@ -210,7 +212,8 @@ def list_series(entries: Iterable[Entry]) -> list[Series]:
     """
     found: dict[_Key, dict[str, tuple[Entry, list[float]]]] = defaultdict(dict)
     latest: dict[_Key, _Key] = {}
-    for entry in sorted(entries, key=lambda each: each.date):
+    # A commit's date has the time zone of its author.
+    for entry in sorted(entries, key=lambda each: datetime.fromisoformat(each.date).astimezone()):
         for test, name, value in entry.list_values():
             host = entry.host if find_metric(name).depends_on_host else ""
             key: _Key = (test, name, entry.device, host, entry.data)

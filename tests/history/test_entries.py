@@ -1,6 +1,7 @@
 """The file of the results of each commit."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,14 @@ def test_a_metric_is_the_median_of_its_sessions() -> None:
     assert (entry.commit, entry.date, entry.device) == (COMMIT, DATE, DEVICE)
     assert entry.values[TEST]["load_s_per_batch"] == 0.012
     assert entry.values[TEST].keys() <= METRICS.keys()
+
+
+def test_a_session_without_a_test_is_kept() -> None:
+    """Older documents do not name the tests."""
+    session = printed()
+    del session["test"]
+    (entry,) = entries_of(measurements=[session])
+    assert "load_s_per_batch" in entry.values[""]
 
 
 def test_what_is_never_judged_on_a_device_is_left_out() -> None:
@@ -91,6 +100,10 @@ def test_an_edited_file_can_be_appended_to(tmp_path: Path) -> None:
     [
         ("{", "line 2: line must be JSON"),
         ("[]", "line 2: schema must be netpipe.history/1"),
+        (
+            json.dumps(make_entry(2, {"step_s": 0.1}).to_document()).replace("2026-", "26-"),
+            "line 2: line must be JSON with an ISO 8601 date; found .*26-01",
+        ),
         ('{"schema": "netpipe.history/2"}', "A newer netpipe wrote it"),
         ('{"schema": "netpipe.run/1"}', "netpipe history add writes such a file"),
         (
@@ -123,6 +136,14 @@ def test_other_data_or_another_host_begins_another_series() -> None:
         *[("accelerator_utilisation", 1, False), ("accelerator_utilisation", 2, True)],
         *[("load_cpu_ratio", 1, False), *[("load_cpu_ratio", 1, True)] * 2],
     ]
+
+
+def test_dates_of_other_time_zones_are_compared() -> None:
+    """The first commit is the later one as text, but was made four hours earlier."""
+    dates = "2026-01-02T01:00:00+09:00", "2026-01-01T20:00:00+00:00"
+    made = [replace(make_entry(1, {"step_s": 0.1}), date=date, commit=date) for date in dates]
+    (series,) = list_series(reversed(made))
+    assert tuple(entry.date for entry in series.commits) == dates
 
 
 def test_commits_come_in_the_order_of_their_dates() -> None:
