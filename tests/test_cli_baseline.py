@@ -148,3 +148,12 @@ def test_recording_is_a_run_of_pytest(
     (command,) = commands
     assert command[1:3] == ["-m", "pytest"]
     assert command[3:] == [*folder, "--netpipe-record=first", "--netpipe-sessions=3"]
+    netpipe("baseline", "record", "first", *words)  # the configuration has the number of sessions
+    assert commands[1][3:] == [*folder, "--netpipe-record=first"]
+
+
+def test_a_recording_needs_a_name(netpipe: Netpipe) -> None:
+    """An unset variable in a script would otherwise record nothing."""
+    result = netpipe("baseline", "record", "")
+    assert result.exit_code == 2
+    assert "NAME must name the baseline" in " ".join(result.stderr.split())

@@ -98,17 +98,20 @@ def baseline() -> None:
 )
 @click.argument("name")
 @click.option(
-    "--sessions", type=int, default=10, show_default=True, help="Fresh processes to record."
+    "--sessions", type=int, help="Fresh processes to record (default: 10, and 1 for local)."
 )
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]...")
-def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
+def record(name: str, sessions: int | None, words: tuple[str, ...]) -> None:
     """Run the performance tests and keep their results as a baseline called NAME.
 
     The baseline holds the benchmarks that passed with valid verdicts. Further arguments go to
     pytest: the folder of the performance tests (default: perf_tests), and flags.
     """
+    if not name:
+        raise InputError("netpipe baseline record", "NAME", "name the baseline", "none")
     command = [sys.executable, "-m", "pytest", *with_tests(words)]
-    command += [f"--netpipe-record={name}", f"--netpipe-sessions={sessions}"]
+    command += [f"--netpipe-record={name}"]
+    command += [f"--netpipe-sessions={sessions}"] * (sessions is not None)
     sys.exit(run_child(command, Path.cwd(), {}))
 
 
@@ -116,7 +119,7 @@ def record(name: str, sessions: int, words: tuple[str, ...]) -> None:
 @_baselines_option
 @json_option
 def list_(baselines: Path, as_json: bool) -> None:
-    """List all baselines; exit with 1 if one cannot be read."""
+    """List the baselines of each device; exit with 1 if one cannot be read."""
     from netpipe.gate.history import read_entries
 
     entries = [entry for device in _device_folders(baselines) for entry in read_entries(device)]
@@ -126,7 +129,9 @@ def list_(baselines: Path, as_json: bool) -> None:
     elif entries:
         _print_list(described)
     else:
-        output.print(f"no baseline in {baselines}; record one: netpipe baseline record NAME")
+        output.print(
+            f"no device has a baseline in {baselines}; record one: netpipe baseline record NAME"
+        )
     errors = [entry.error for entry in entries if entry.error]
     for error in errors:
         notes.print(f"netpipe: {error}", soft_wrap=True)

@@ -135,6 +135,9 @@ def _find_obstacles(run: Run, session: pytest.Session) -> dict[str, str]:
         raise NetpipeError("no baseline was recorded: the run failed")
     timed = filter(run.selection.timed.__contains__, failed)
     obstacles = dict.fromkeys(timed, "it failed; do what its message says, and record again")
+    skipped = {report.nodeid for report in stats.get("skipped", ())}
+    taken = {*run.measurer.recorded, *run.measurer.recorded_work}
+    obstacles |= dict.fromkeys(sorted(skipped & taken), "it was skipped; do what its message says")
     for test, sessions in run.measurer.recorded.items():
         for measured in sessions:
             verdict = judge(measured)

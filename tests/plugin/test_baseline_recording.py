@@ -24,6 +24,24 @@ FAILING = """
 """
 
 
+SKIPPING = """
+    def test_skipping(netpipe_benchmark):
+        from netpipe.errors import InconclusiveError
+
+        netpipe_benchmark("load_s_per_batch")
+        raise InconclusiveError("the interval includes the limit")
+"""
+
+
+def test_a_skipped_benchmark_is_not_recorded(project: Project) -> None:
+    """Its figures may be beyond the limits of its test."""
+    project.has(SKIPPING)
+    result = project.run("--netpipe-record", "first", "--netpipe-sessions", "1")
+    line_with(result, "not recorded", "test_skipping", "it was skipped")
+    assert result.ret
+    assert not project.baselines
+
+
 def test_a_baseline_has_the_next_number(project: Project) -> None:
     """A second recording gets the next number."""
     project.record()
