@@ -26,7 +26,7 @@ UNJUDGED: Final = (Outcome.NOT_COMPARED, Outcome.NO_BASELINE)
 
 ALARMS: Final = (Outcome.REGRESSED, Outcome.INCONCLUSIVE)
 NO_WORSE: Final = (Outcome.PASS, Outcome.IMPROVED)
-_WORST_FIRST: Final = (*ALARMS, Outcome.IMPROVED, Outcome.PASS, *UNJUDGED)
+WORST_FIRST: Final = (*ALARMS, Outcome.IMPROVED, Outcome.PASS, *UNJUDGED)
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Comparison:
         """Combine the comparisons of a quantity's metrics; the worst metric decides."""
         worst = min(
             metrics,
-            key=lambda metric: (_WORST_FIRST.index(metric.outcome), metric.is_reported_only),
+            key=lambda metric: (WORST_FIRST.index(metric.outcome), metric.is_reported_only),
         )
         is_open = any(metric.is_open for metric in metrics)
         is_regressed = worst.outcome is Outcome.REGRESSED

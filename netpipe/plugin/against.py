@@ -44,7 +44,6 @@ class Against:
     draw_progress: Callable[[str], None]
     duets: dict[tuple[Hashable, str], list[Duet]] = field(default_factory=dict)
     _limits: dict[Hashable, TimeLimit] = field(default_factory=dict)
-    _missing: set[tuple[str, ...]] = field(default_factory=set)
     _version: Version | None = None
 
     @cached_property
@@ -81,7 +80,7 @@ class Against:
         Raises:
             NetpipeError: A session of either version has failed.
         """
-        if self.has_no_tests or tuple(command) in self._missing:
+        if self.has_no_tests:
             return None
         duets = self.duets.setdefault((key, quantity), [])
         limit = self._limits.setdefault(key, TimeLimit(limit_s(request, MAX_DUET_SESSIONS)))
@@ -99,7 +98,6 @@ class Against:
         try:
             return decide_in_duets(quantity, duets, run_next)
         except NoSuchTestError:
-            self._missing.add(tuple(command))
             return None
 
     def count_work(

@@ -8,7 +8,7 @@ from typing import Final
 
 from netpipe.gate.baseline import Baseline, find_holder
 from netpipe.gate.metrics import GATED, METRICS, Metric
-from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
+from netpipe.gate.outcomes import UNJUDGED, WORST_FIRST, Comparison, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.units import format_percent, format_seconds
@@ -19,12 +19,6 @@ WORK: Final = "work"
 """The name of the quantity in a test that counts work."""
 
 _MAX_VERSIONS: Final = 6
-
-# Failures come before all of these; REGRESSED means a waived regression here.
-_WORST_FIRST: Final = (
-    Outcome.INCONCLUSIVE, Outcome.NO_BASELINE, Outcome.REGRESSED, Outcome.IMPROVED, Outcome.PASS,
-    Outcome.NOT_COMPARED,
-)  # fmt: skip
 
 
 def gated_names(quantity: str) -> tuple[str, ...]:
@@ -94,7 +88,8 @@ def find_worst(results: Sequence[GateResult]) -> GateResult:
         results,
         key=lambda result: (
             not result.fails,
-            _WORST_FIRST.index(result.comparison.outcome),
+            result.comparison.outcome is not Outcome.INCONCLUSIVE,
+            WORST_FIRST.index(result.comparison.outcome),
             result.comparison.is_reported_only,
         ),
     )

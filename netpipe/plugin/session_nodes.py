@@ -24,6 +24,8 @@ _RUN_ONLY: Final = (
     "--netpipe-record", "--netpipe-sessions", "--numprocesses", "--pdb", "--reruns", "--stepwise",
     "--sw", "--tx", "-n", "-x", "-k", "-m", "-v", "-q", "-s",
 )  # fmt: skip
+# The other version needs them in a command that compares again.
+_EXTRAS: Final = "--netpipe-against-extras"
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,7 @@ def _forwarded(config: pytest.Config) -> Iterator[str]:
     is_run_only = False
     for argument in map(str, config.invocation_params.args):
         if argument.startswith("-"):
-            is_run_only = argument.startswith(_RUN_ONLY)
+            is_run_only = argument.startswith(_RUN_ONLY) and not argument.startswith(_EXTRAS)
         if not is_run_only and argument not in config.args:
             yield argument
 

@@ -34,7 +34,8 @@ _NOTHING_COMPARED: Final = (
 )
 _SHOWN_WORK: Final = ("calls", "allocated_bytes", "batch_bytes")
 _NOTHING_JUDGED: Final = (
-    "no metric was judged, which fails a run with --netpipe-against or --netpipe-missing fail"
+    "no time was judged, or no count of work, which fails a run with --netpipe-against or "
+    "--netpipe-missing fail"
 )
 _FIRST_TESTS: Final = (
     "nothing was compared: {} has no test with netpipe at all. A slowdown in this change is not "

@@ -53,14 +53,24 @@ def test_a_regression_fails_without_any_baseline(versioned: Project) -> None:
     assert len(document["against"]["duets"]) == 3
 
 
-@pytest.mark.parametrize("flag", [AGAINST, ("--netpipe-against=HEAD", "--benchmark-compare")])
+EXTRAS = ("--netpipe-against-extras", "dev")
+
+
+@pytest.mark.parametrize(
+    ("flag", "kept"),
+    [
+        (AGAINST, ()),
+        (("--netpipe-against=HEAD", "--benchmark-compare"), ()),
+        ((*AGAINST, *EXTRAS), EXTRAS),
+    ],
+)
 def test_the_command_that_repeats_it_names_the_ref(
-    versioned: Project, flag: tuple[str, ...]
+    versioned: Project, flag: tuple[str, ...], kept: tuple[str, ...]
 ) -> None:
-    """Without the ref it would compare with a baseline, or with nothing."""
+    """Without the ref it would compare with a baseline; without the extras it might not start."""
     versioned.sessions = side_by_side(recorded(), costly())
     again = line_with(versioned.run(*flag), "again: ").partition(":")[2]
-    assert again.split() == ["pytest", "test_perf.py::test_load_time", *AGAINST]
+    assert again.split() == ["pytest", "test_perf.py::test_load_time", *AGAINST, *kept]
 
 
 VIRTUAL = replace(recorded(), host=replace(HOST, machine=""))
@@ -260,7 +270,7 @@ def test_tests_under_another_name_are_not_the_first(
     """A renamed test is not judged, which fails the run."""
     result = base_raises(NoSuchTestError("no such test")).run(*AGAINST)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line_with(result, "no metric was judged")
+    line_with(result, "no time was judged")
 
 
 def test_tests_that_git_ignores_are_not_the_first(
@@ -272,7 +282,7 @@ def test_tests_that_git_ignores_are_not_the_first(
     commit_files(project.pytester.path, {".gitignore": "*.py"})
     result = project.run(*AGAINST)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line_with(result, "no metric was judged")
+    line_with(result, "no time was judged")
 
 
 def test_without_a_base_the_baseline_decides(

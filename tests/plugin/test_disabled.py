@@ -96,7 +96,7 @@ def test_where_missing_fails_something_must_be_judged(
     result = project.compare("--netpipe-missing=fail", "test_step.py")
     result.assert_outcomes(passed=1)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line_with(result, "no metric was judged")
+    line_with(result, "no time was judged")
 
 
 def test_looking_is_no_failure(project: Project) -> None:

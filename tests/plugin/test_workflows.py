@@ -127,7 +127,7 @@ def test_a_run_that_compared_nothing_fails(versioned: Project) -> None:
     versioned.uses(measure=no_base)
     result = run_as_ci(versioned)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line_with(result, "no metric was judged")
+    line_with(result, "no time was judged")
 
 
 def test_a_new_benchmark_passes_beside_one_that_is_compared(versioned: Project) -> None:
