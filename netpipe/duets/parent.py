@@ -80,7 +80,7 @@ class RemoteTimer:
     def _failure(self) -> NetpipeError:
         """Return the error of a session that has ended or is about to end."""
         try:
-            self._session.result()
+            self._session.result(is_early=True)
         except NetpipeError as error:
             return error
         return SessionError("it ended before it was told to")

@@ -5,6 +5,7 @@ import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from functools import cache
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,6 +19,8 @@ from netpipe.git import GitError, git
 _INSTALL_EDITABLE: Final = (
     "Install the project editable (`pip install -e .`, or `package = editable` in tox)"
 )
+# A session asks twice or more, and reading the names of all distributions takes 0.2 s.
+_list_owners: Final = cache(metadata.packages_distributions)
 # Python and pytest find these by their own rules, so a module of the same name is not a copy.
 _LOADED_OTHERWISE: Final = {*sys.stdlib_module_names, "__main__", "__mp_main__", "conftest"}
 
@@ -48,7 +51,7 @@ def check_origin(
                 f"this session must run the code of {code_from}; found {name} from {file}"
             )
     checkout = _Checkout(allowed[0], [*allowed[1:], *others])
-    owners = metadata.packages_distributions()
+    owners = _list_owners()
     for name, file in (*_loaded_units(files), *_imported_units(files.values(), checkout)):
         checkout.refuse_copy(name, file, owners.get(name.partition(".")[0], ()))
 

@@ -34,8 +34,6 @@ def read_loader(request: ReadRequest, factories: Factories, _: ExitStack) -> dic
     read too, if there is a way to make it end.
     """
     factory: Callable[..., Any] = factories.loader
-    if request.workers is not None:
-        factory = choose_workers(factory, request.workers, str(request.targets["loader"]))
     made = list[Any]()
 
     def make() -> Any:
@@ -54,6 +52,8 @@ def read_loader(request: ReadRequest, factories: Factories, _: ExitStack) -> dic
         return found
 
     with Watchdog(request) as watch:
+        if request.workers is not None:
+            factory = choose_workers(factory, request.workers, str(request.targets["loader"]))
         first = make if request.shuffles else with_one_epoch(factory, shuffles=False)
         passes = {FIRST: _read(watch, request.batches, first)}
         if request.shuffles and request.has_variants:
@@ -74,6 +74,7 @@ def _read(watch: Watch, most: int, make: Callable[[], Any]) -> dict[str, Any]:
             watch.note_wait(clock(), starts=not number)
             batch = next(iterator, _END)
             watch.note_wait(None)
+            watch.begin_rounds()  # Each batch has its own limit, because slow ones may be many.
             if batch is _END or number == most:
                 break
             found["leaves"].append(_describe_leaves(batch))

@@ -155,6 +155,10 @@ def check_resume(
         first = run()
         expected, ended, takes_workers = first["digests"], first["ended"], first["takes_workers"]
         count = len(expected)
+        if len(set(expected)) < 2 and not (ended and expected):
+            what = "the second of two shards" if first.get("is_sharded") else "it"
+            why = f"{what} gives no batch, or all are equal, so a wrong position would not be seen"
+            return ResumeReport(count, ended, why)
         # If batches come in chunks, at least one of these offsets lies within a chunk.
         wanted = 1, count // 2 | 1, count - 1 if ended else 3 * count // 4 | 1
         low, middle, high = (max(0, min(offset, count - 1)) for offset in wanted)
@@ -162,10 +166,6 @@ def check_resume(
         saving = run(saved=sorted({0, low, middle, high}), pause_s=pause_s)
         if difference := find_difference(expected, saving["digests"]):
             why = f"it gives other batches each time, even without interruption: {difference}"
-            return ResumeReport(count, ended, why)
-        if len(set(expected)) < 2 and not (ended and expected):
-            what = "the second of two shards" if first.get("is_sharded") else "it"
-            why = f"{what} gives no batch, or all are equal, so a wrong position would not be seen"
             return ResumeReport(count, ended, why)
         saves = saving["saves"]
         restored = [restore(middle, pause_s=pause_s)]

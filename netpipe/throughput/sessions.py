@@ -92,8 +92,9 @@ def measure_duets(
     """
     pairs: list[list[tuple[Tally, Tally]]] = [[] for _ in subjects]
     numbers = count()
-    for subject in subjects if same_batches else ():
-        found = compare_data(*(_read(each, same_batches) for each in (subject, other)))
+    read = [_read(each, same_batches) for each in (other, *subjects) if same_batches]
+    for subject, reading in zip(subjects, read[1:], strict=False):
+        found = compare_data(reading, read[0])
         if found.status != "fine":
             raise MisuseError(
                 f"{subject.label} and {other.label} must give the same first {same_batches} "

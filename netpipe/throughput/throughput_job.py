@@ -18,9 +18,9 @@ def measure_throughput(
 ) -> dict[str, Any]:
     """Measure a loader's steady state; return its counts, or none if the parent orders turns."""
     loader, clock, seconds = factories.loader, MonotonicClock(), request.seconds
-    if request.workers is not None:
-        loader = choose_workers(loader, request.workers, str(request.targets["loader"]))
     with Watchdog(request) as watch:
+        if request.workers is not None:
+            loader = choose_workers(loader, request.workers, str(request.targets["loader"]))
         if request.channel < 0:
             return {request.kind: asdict(run(loader, seconds, clock, closing, watch))}
         with open_channel(request) as channel:

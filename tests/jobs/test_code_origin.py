@@ -6,14 +6,13 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
-from functools import cache
-from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
 from netpipe.errors import MisuseError
+from netpipe.jobs import code_origin
 from netpipe.jobs.code_origin import check_origin
 from netpipe.jobs.registry import run_job
 from netpipe.jobs.targets import Factories
@@ -85,16 +84,11 @@ def test_a_session_checks_the_code_that_it_ran(tmp_path: Path) -> None:
     assert str(ROOT) in error["message"]
 
 
-# Listing all distributions takes half a second, and no test needs another list.
-owners_of_packages = cache(metadata.packages_distributions)
-
-
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A checkout whose test and packages are imported during a test, and forgotten after it."""
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "dont_write_bytecode", True)
-    monkeypatch.setattr(metadata, "packages_distributions", owners_of_packages)
     before = set(sys.modules)
     yield tmp_path / "checkout"
     for name in set(sys.modules) - before:
@@ -245,7 +239,7 @@ def test_a_vendored_copy_does_not_refuse_an_installed_package(
     commit_files(checkout, {"pyproject.toml": project, f"{vendored}/__init__.py": ""})
     installed(checkout / vendored)
     importlib.import_module("grain_4")
-    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"grain_4": [owner]})
+    monkeypatch.setattr(code_origin, "_list_owners", lambda: {"grain_4": [owner]})
     with pytest.raises(MisuseError) if is_refused else nullcontext():
         check_origin(str(checkout), [])
 
@@ -260,7 +254,7 @@ def test_a_compiled_module_of_the_project_is_refused(
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: my-project\nVersion: 1\n")
     (info / "RECORD").write_text("fast_4.so,,\n")
     sys.path.insert(0, str(info.parent))
-    monkeypatch.setattr(metadata, "packages_distributions", lambda: {"fast_4": ["my-project"]})
+    monkeypatch.setattr(code_origin, "_list_owners", lambda: {"fast_4": ["my-project"]})
     compiled = ModuleType("fast_4")
     compiled.__file__ = str(info.parent / "fast_4.so")
     monkeypatch.setitem(sys.modules, "fast_4", compiled)

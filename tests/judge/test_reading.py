@@ -1,14 +1,19 @@
 """The batches of a version, read in a process of its own."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from netpipe.duets.parent import Side
 from netpipe.jobs.parent import ProcessEnvironment
+from netpipe.jobs.targets import Factories
+from netpipe.jobs.watchdog import Watchdog
 from netpipe.judge import reading
-from netpipe.judge.reading import ReadRequest, read_batches
+from netpipe.judge.reading import FIRST, ReadRequest, read_batches
+from netpipe.judge.reading_job import read_loader
 
 
 class _AskedError(Exception):
@@ -30,3 +35,13 @@ def test_a_version_is_read_with_the_hash_seed_that_was_asked_for(
         with pytest.raises(_AskedError):
             read_batches(Side("now", ["python"], ReadRequest()), seed)
     assert [variables["PYTHONHASHSEED"] for variables in asked] == ["0", "7"]
+
+
+def test_each_batch_has_its_own_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Many slow batches may take longer than a start."""
+    limits: list[str] = []
+    monkeypatch.setattr(Watchdog, "begin_rounds", lambda *_: limits.append("new"))
+    request = ReadRequest(result=str(tmp_path / "result"), has_variants=False)
+    found = read_loader(request, Factories(lambda: [1, 2, 3]), ExitStack())
+    assert len(found["read"]["passes"][FIRST]["rows"]) == 3
+    assert len(limits) >= 3

@@ -204,6 +204,14 @@ def test_what_cannot_be_judged(check: Check, factory: Callable[..., Any], why: s
     assert report.restored == ()
 
 
+def test_one_run_shows_that_a_loader_cannot_be_judged(
+    check: Check, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second run would pause before each state that it saves."""
+    monkeypatch.setattr(checking, "find_difference", None)  # It compares a second run.
+    assert "all are equal" in check(resume_targets.constant).undecided
+
+
 def test_a_loader_without_a_state_is_refused(check: Check) -> None:
     """The error names the methods that are missing."""
     with pytest.raises(MisuseError, match=r"must have get_state and set_state.*found generator"):

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Thread
-from types import SimpleNamespace
+from threading import enumerate as enumerate_threads
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,9 +20,9 @@ from netpipe.jobs.parent import CHILD_COMMAND
 from netpipe.jobs.registry import import_factories, run_job
 from netpipe.jobs.request import SessionRequest, read_result
 from netpipe.jobs.targets import Target
-from netpipe.judge import reading
+from netpipe.judge import reading, reading_job
 from netpipe.results import documents
-from netpipe.throughput import sessions
+from netpipe.throughput import sessions, throughput_job
 from netpipe.throughput.document import Throughput, throughput_document
 from netpipe.throughput.sessions import Subject, expected_s, measure_duets, measure_in_turns
 from netpipe.throughput.throughput_request import ThroughputRequest
@@ -58,7 +59,8 @@ def duets_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
         thread.start()
         threads.append(thread)
 
-        def read() -> Any:
+        def read(*, is_early: bool) -> Any:
+            assert is_early  # the user need not wait until the other side's process has ended
             thread.join(30.0)
             return read_result(result, asked.result_key)
 
@@ -175,6 +177,41 @@ def test_loaders_of_other_batches_are_not_compared(
     """Comparing other batches would say nothing; the first array or batch that differs is named."""
     with pytest.raises(MisuseError, match=words):
         _measure_beside("tiny_loader", other, same_batches)
+
+
+@pytest.mark.usefixtures("served_here", "duets_here")
+def test_the_other_loader_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every combination gives the same batches as the same reading."""
+    asked: list[Subject] = []
+    read = sessions._read
+
+    def counted(subject: Subject, batches: int) -> Any:
+        asked.append(subject)
+        return read(subject, batches)
+
+    monkeypatch.setattr(sessions, "_read", counted)
+    subjects, other = [_subject("tiny_loader")] * 2, _subject("chosen_loader")
+    measure_duets(subjects, other, 1, 0.1, lambda *_: None, same_batches=2)
+    assert asked == [other, *subjects]
+
+
+@pytest.mark.parametrize("module", [throughput_job, reading_job])
+def test_a_loader_with_workers_is_made_under_the_watchdog(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, module: ModuleType
+) -> None:
+    """Making it may hang, such as on a file system that does not answer."""
+    watched: list[bool] = []
+
+    def choose(factory: Any, *_: object) -> Any:
+        watched.append(any(thread.name == "netpipe-watchdog" for thread in enumerate_threads()))
+        return factory
+
+    monkeypatch.setattr(module, "choose_workers", choose)
+    kind = ThroughputRequest if module is throughput_job else reading.ReadRequest
+    target = {"loader": _subject("tiny_loader").target}
+    request = kind(targets=target, workers=1, result=str(tmp_path / "result"))
+    run_job(request, lambda: import_factories(request))
+    assert watched == [True]
 
 
 @pytest.mark.usefixtures("duets_here")
