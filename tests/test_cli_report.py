@@ -55,6 +55,18 @@ def test_several_results_become_one_page(netpipe: Netpipe, result: Path, tmp_pat
     assert page(tmp_path / "page.html").texts.count("measured.json: h200-x1") == 4
 
 
+def test_results_of_the_same_name_have_their_folders(
+    netpipe: Netpipe, result: Path, tmp_path: Path
+) -> None:
+    """Otherwise two runs could not be told apart."""
+    other = tmp_path / "after" / result.name
+    other.parent.mkdir()
+    other.write_text(result.read_text())
+    ended = netpipe("report", result, other, "--html", tmp_path / "page.html")
+    assert ended.exit_code == 0
+    assert f"{other}: h200-x1" in page(tmp_path / "page.html").texts
+
+
 def test_logs_of_a_watched_training_become_one_page(netpipe: Netpipe, tmp_path: Path) -> None:
     """Each process is a part."""
     paths = [

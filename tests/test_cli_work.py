@@ -79,6 +79,21 @@ def test_work_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
     assert "tokens: int32[128,1024]" in result.stdout
 
 
+def test_a_loader_may_be_slow_in_one_thread(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader's workers are gone while its work is counted."""
+    limits: list[float] = []
+
+    def count(_: object, request: WorkRequest, **__: object) -> WorkProfile:
+        limits.append(request.batch_limit_s)
+        return PROFILE
+
+    monkeypatch.setattr(reproducible_counts, "count_work", count)
+    assert netpipe("work", TARGET, "--batch-limit", 90).exit_code == 0
+    assert limits == [90.0]
+
+
 def test_what_was_not_counted_is_printed(netpipe: Netpipe, profiles: list[WorkProfile]) -> None:
     """The output names uncounted kinds and counts that processes disagreed on."""
     profiles.append(

@@ -26,6 +26,8 @@ def report(results: tuple[Path, ...], path: Path) -> None:
 
     refuse_unwritable(path, "--html")
     names = [result.name for result in results] if len(results) > 1 else []
+    if len(set(names)) < len(set(results)) and names:
+        names = list(map(str, results))
     documents = list(map(read_document, results))
     write_whole(path, render_page(documents, names=names, repeat=command_line()), "--html")
     notes.print(f"written: {path}")

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     "--batches", type=click.IntRange(min=1), default=16, show_default=True,
     help="Batches to count, after the first two.",
 )  # fmt: skip
+@batch_limit_option
 @start_limit_option("Seconds allowed until the first batch.")
 @quiet_option
 @json_option
