@@ -55,16 +55,16 @@ def read_loader(request: ReadRequest, factories: Factories, _: ExitStack) -> dic
         if request.workers is not None:
             factory = choose_workers(factory, request.workers, str(request.targets["loader"]))
         first = make if request.shuffles else with_one_epoch(factory, shuffles=False)
-        passes = {FIRST: _read(watch, request.batches, first)}
+        passes = {FIRST: _read(request, watch, first)}
         if request.shuffles and request.has_variants:
             for name, variant in list_variants(ended=passes[FIRST]["ended"]).items():
-                passes[name] = _read(watch, request.batches, variant)
+                passes[name] = _read(request, watch, variant)
     ended = (name for name in (FIRST, "one epoch") if passes.get(name, {}).get("ended"))
     return {"read": {"passes": passes, "epoch_pass": next(ended, "")}}
 
 
-def _read(watch: Watch, most: int, make: Callable[[], Any]) -> dict[str, Any]:
-    """Return the digests of at most `most` batches, and whether there are no more."""
+def _read(request: ReadRequest, watch: Watch, make: Callable[[], Any]) -> dict[str, Any]:
+    """Return the digests of the first batches, and whether there are no more."""
     clock, batch = MonotonicClock(), None
     found: dict[str, Any] = {"leaves": [], "rows": []}
     watch.note_wait(clock(), starts=True)
@@ -74,8 +74,9 @@ def _read(watch: Watch, most: int, make: Callable[[], Any]) -> dict[str, Any]:
             watch.note_wait(clock(), starts=not number)
             batch = next(iterator, _END)
             watch.note_wait(None)
-            watch.begin_rounds()  # Each batch has its own limit, because slow ones may be many.
-            if batch is _END or number == most:
+            # Each batch has its own limit, because slow ones may be many.
+            watch.begin_rounds(request.batch_limit_s)
+            if batch is _END or number == request.batches:
                 break
             found["leaves"].append(_describe_leaves(batch))
             found["rows"].append(_digest_rows(batch))

@@ -38,10 +38,10 @@ def test_a_version_is_read_with_the_hash_seed_that_was_asked_for(
 
 
 def test_each_batch_has_its_own_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Many slow batches may take longer than a start."""
-    limits: list[str] = []
-    monkeypatch.setattr(Watchdog, "begin_rounds", lambda *_: limits.append("new"))
-    request = ReadRequest(result=str(tmp_path / "result"), has_variants=False)
+    """Many slow batches may take longer than a start, and one of them longer than the budget."""
+    limits_s: list[float] = []
+    monkeypatch.setattr(Watchdog, "begin_rounds", lambda _, limit_s: limits_s.append(limit_s))
+    request = ReadRequest(result=str(tmp_path / "result"), has_variants=False, batch_limit_s=300.0)
     found = read_loader(request, Factories(lambda: [1, 2, 3]), ExitStack())
     assert len(found["read"]["passes"][FIRST]["rows"]) == 3
-    assert len(limits) >= 3
+    assert limits_s == [300.0] * 4  # The last one is the end.
