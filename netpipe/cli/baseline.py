@@ -98,8 +98,10 @@ def baseline() -> None:
 )
 @click.argument("name")
 @click.option(
-    "--sessions", type=int, help="Fresh processes to record (default: 10, and 1 for local)."
-)
+    "--sessions",
+    type=int,
+    help="Fresh processes to record (default: netpipe_sessions, or 10; local: 1).",
+)  # fmt: skip
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[PYTEST ARGUMENTS]...")
 def record(name: str, sessions: int | None, words: tuple[str, ...]) -> None:
     """Run the performance tests and keep their results as a baseline called NAME.
