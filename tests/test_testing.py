@@ -7,12 +7,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.errors import (
-    InconclusiveError,
-    MisuseError,
-    PipelineOrderError,
-    PipelineTooSlowError,
-)
+from netpipe.errors import InconclusiveError, MisuseError, PipelineOrderError, PipelineTooSlowError
 from netpipe.results.measurement import Interval
 from netpipe.testing import (
     Limits,

@@ -14,12 +14,7 @@ from netpipe.gate.work_comparison import compare_work
 from netpipe.git import GitError, git
 from netpipe.results import documents
 from netpipe.results.fields import Text, parse
-from netpipe.results.work_profile import (
-    KINDS,
-    WorkProfile,
-    is_of_step,
-    keep_own,
-)
+from netpipe.results.work_profile import KINDS, WorkProfile, is_of_step, keep_own
 
 WORK_FOLDER: Final = "work"
 """The name of the folder for baselines of work, beside the devices' folders."""

@@ -11,11 +11,7 @@ import jax
 from netpipe.clock import MonotonicClock
 from netpipe.errors import MisuseError
 from netpipe.grain_access.batch_digests import digest, digest_rows
-from netpipe.grain_access.loader_variants import (
-    choose_workers,
-    takes_parameters,
-    with_one_epoch,
-)
+from netpipe.grain_access.loader_variants import choose_workers, takes_parameters, with_one_epoch
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog

@@ -20,11 +20,7 @@ from netpipe.jobs.cleanup import list_started
 from netpipe.jobs.processes import LOWER_BUFFERS, ProcessTree
 from netpipe.measuring.loader_puller import Puller
 from netpipe.results.measurement import Finding, Interval
-from netpipe.results.statistics import (
-    MIN_LASTING_SLOPE_RATIO,
-    half_width_fraction,
-    slope_interval,
-)
+from netpipe.results.statistics import MIN_LASTING_SLOPE_RATIO, half_width_fraction, slope_interval
 from netpipe.results.units import format_bytes, format_number
 
 _OWN, _SHARED, _OPEN = "memory", "shared memory", "open files"

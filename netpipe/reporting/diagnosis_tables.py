@@ -4,19 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
-from netpipe.diagnosis.diagnosis import (
-    Findings,
-    Intervention,
-    Prediction,
-    Reads,
-)
-from netpipe.reporting.tables import (
-    Cell,
-    Figure,
-    Table,
-    format_ratio,
-    interval_figure,
-)
+from netpipe.diagnosis.diagnosis import Findings, Intervention, Prediction, Reads
+from netpipe.reporting.tables import Cell, Figure, Table, format_ratio, interval_figure
 from netpipe.results.measurement import Measurement
 from netpipe.results.start_up import START_PARTS, StartUp
 from netpipe.results.units import format_bytes, format_number, format_percent, format_seconds

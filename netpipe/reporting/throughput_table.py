@@ -17,12 +17,7 @@ from netpipe.results.units import (
     scale_of,
 )
 from netpipe.throughput.document import Throughput
-from netpipe.throughput.figures import (
-    Tally,
-    over_rounds,
-    ratio,
-    speed_figure,
-)
+from netpipe.throughput.figures import Tally, over_rounds, ratio, speed_figure
 
 _OTHER: Final = "other"
 _MARK: Final = " *"

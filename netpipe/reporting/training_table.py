@@ -7,12 +7,7 @@ from typing import Final
 from rich.table import Table
 
 from netpipe.reporting.tables import TerminalTable
-from netpipe.results.units import (
-    format_bytes,
-    format_megabytes,
-    format_percent,
-    format_seconds,
-)
+from netpipe.results.units import format_bytes, format_megabytes, format_percent, format_seconds
 from netpipe.watching.processes import find_memory_growth
 from netpipe.watching.window import Window
 

@@ -6,14 +6,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import Any, Final, TypeVar
 
-from netpipe.results.fields import (
-    Amount,
-    Count,
-    Document,
-    MayBeAbsent,
-    PositiveCount,
-    Text,
-)
+from netpipe.results.fields import Amount, Count, Document, MayBeAbsent, PositiveCount, Text
 from netpipe.results.units import format_bytes, format_number
 
 SCHEMA: Final = "netpipe.work/1"

@@ -7,14 +7,7 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from netpipe.results.fields import Count, Must, PositiveAmount, PositiveCount, Text, converter
 from netpipe.results.measurement import Device, Host
-from netpipe.throughput.figures import (
-    FIGURES,
-    Figure,
-    Tally,
-    over_rounds,
-    ratio,
-    speed_figure,
-)
+from netpipe.throughput.figures import FIGURES, Figure, Tally, over_rounds, ratio, speed_figure
 from netpipe.throughput.sessions import Subject
 from netpipe.throughput.worker_choice import Candidate, WorkerChoice
 

@@ -9,14 +9,7 @@ from typing import Annotated, Final, Literal, TypedDict
 
 from netpipe.errors import InputError, SessionError
 from netpipe.measuring.interleaving import MIN_ROUNDS, order_of_round
-from netpipe.results.fields import (
-    Count,
-    MayBeAbsent,
-    Must,
-    PositiveAmount,
-    PositiveCount,
-    Text,
-)
+from netpipe.results.fields import Count, MayBeAbsent, Must, PositiveAmount, PositiveCount, Text
 from netpipe.results.units import format_amount, format_count, format_megabytes
 from netpipe.throughput.figures import Figure, Tally, over_rounds, ratio, speed_figure
 

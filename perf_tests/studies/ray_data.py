@@ -18,12 +18,7 @@ from netpipe.workload.formats.addresses import ADDRESS, AddressTable
 from netpipe.workload.formats.layout import encode_row
 from netpipe.workload.formats.parquet import find_parquet, read_parquet
 from netpipe.workload.formats.places import Place
-from netpipe.workload.formats.rows import (
-    MEASUREMENT,
-    cut_rows,
-    sort_by_probe,
-    split_sorted,
-)
+from netpipe.workload.formats.rows import MEASUREMENT, cut_rows, sort_by_probe, split_sorted
 from netpipe.workload.preparation.runs import find_buckets
 
 _BUCKETS = 64

@@ -6,13 +6,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.diagnosis.diagnosis import (
-    RESOURCES,
-    Bottleneck,
-    Findings,
-    Reads,
-    ReadsInFlight,
-)
+from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Findings, Reads, ReadsInFlight
 from netpipe.errors import InputError
 from netpipe.results.fields import converter
 from netpipe.results.measurement import Interval

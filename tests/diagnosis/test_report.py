@@ -16,14 +16,7 @@ from netpipe.reporting.diagnosis_tables import closing, tables
 from netpipe.results.measurement import CACHE_WARMS_UP, Device, Finding, Interval, Measurement
 from netpipe.results.start_up import StartUp
 from netpipe.verdict.decision import judge
-from tests.diagnosis.examples import (
-    BOTTLENECK,
-    NAME,
-    VERIFIED,
-    findings,
-    interval,
-    stage,
-)
+from tests.diagnosis.examples import BOTTLENECK, NAME, VERIFIED, findings, interval, stage
 from tests.diagnosis.made_reads import SLOW_READS, made_read, made_scaling
 from tests.measurements import make_measurement
 

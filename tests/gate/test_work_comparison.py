@@ -9,11 +9,7 @@ from typing import Any
 import pytest
 
 from netpipe.gate.outcomes import Comparison, Outcome
-from netpipe.gate.work_comparison import (
-    ENOUGH_PROCESSES,
-    compare_in_turns,
-    compare_work,
-)
+from netpipe.gate.work_comparison import ENOUGH_PROCESSES, compare_in_turns, compare_work
 from netpipe.results.work_profile import WorkProfile, keep_reproducible
 from tests.work_profiles import CALLERS, PROFILE, make_profile, with_calls, with_count
 

@@ -7,11 +7,7 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.grain_access.dataset_variants import (
-    CannotRebuildError,
-    Variant,
-    build_variant,
-)
+from netpipe.grain_access.dataset_variants import CannotRebuildError, Variant, build_variant
 from netpipe.grain_access.nodes import Node
 from netpipe.grain_access.reader import read_graph
 

@@ -11,11 +11,7 @@ import pytest
 from netpipe.errors import InputError, LoaderEndedError, LoaderFailedError, MisuseError
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
-from netpipe.measuring.loader_puller import (
-    _MAX_BATCHES,
-    PulledBatches,
-    Puller,
-)
+from netpipe.measuring.loader_puller import _MAX_BATCHES, PulledBatches, Puller
 from tests.fakes import FakeClock, FakeProcesses
 from tests.measuring.simulated import AMPLE_S, paced, start_puller
 

@@ -12,15 +12,7 @@ from netpipe.reporting.tables import Cell, Table
 from netpipe.reporting.tones import Tone
 from tests.measurements import CPU, EMULATED
 from tests.reporting import examples
-from tests.reporting.examples import (
-    comparison,
-    diagnosis,
-    lint,
-    measurement,
-    near,
-    run,
-    work,
-)
+from tests.reporting.examples import comparison, diagnosis, lint, measurement, near, run, work
 
 pytestmark = pytest.mark.usefixtures("_no_drawings")
 

@@ -5,12 +5,7 @@ from dataclasses import replace
 import pytest
 
 from netpipe.results.fields import parse
-from netpipe.results.work_profile import (
-    DATA_KINDS,
-    KINDS,
-    WorkProfile,
-    keep_reproducible,
-)
+from netpipe.results.work_profile import DATA_KINDS, KINDS, WorkProfile, keep_reproducible
 from tests.work_profiles import PROFILE, make_profile, with_count
 
 

@@ -4,13 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from netpipe.diagnosis.diagnosis import (
-    RESOURCES,
-    Bottleneck,
-    Findings,
-    Intervention,
-    Verification,
-)
+from netpipe.diagnosis.diagnosis import RESOURCES, Bottleneck, Findings, Intervention, Verification
 from netpipe.reporting.content import Card, Drawing, Fact, Headline, Note, Notes, Part
 from netpipe.reporting.diagnosis_tables import (
     build_intervention_table,

@@ -15,13 +15,7 @@ import pytest
 
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.linting.experiments.loader_runs import Run
-from netpipe.linting.experiments.proofs import (
-    LOSS,
-    ORDER,
-    judge_loss,
-    judge_order,
-    prove,
-)
+from netpipe.linting.experiments.proofs import LOSS, ORDER, judge_loss, judge_order, prove
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.finding import LintFinding, Severity
 from netpipe.measuring.loader_puller import LoaderFactory

@@ -12,12 +12,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import MisuseError
-from netpipe.measuring.training.emulated_step import (
-    EmulatedState,
-    EmulatedStep,
-    Engines,
-    OnlyLoss,
-)
+from netpipe.measuring.training.emulated_step import EmulatedState, EmulatedStep, Engines, OnlyLoss
 from netpipe.measuring.training.step_runner import compilation_count
 from tests.measuring.simulated import HeldDevice
 

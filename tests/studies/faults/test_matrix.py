@@ -2,13 +2,7 @@
 
 import pytest
 
-from perf_tests.studies.faults.matrix import (
-    BLAMING,
-    Result,
-    build_confusion,
-    classify,
-    count_rates,
-)
+from perf_tests.studies.faults.matrix import BLAMING, Result, build_confusion, classify, count_rates
 from perf_tests.studies.faults.trials import Trial
 from tests.studies.faults.trials_made import control, fault
 

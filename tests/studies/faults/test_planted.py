@@ -2,13 +2,7 @@
 
 import pytest
 
-from perf_tests.studies.faults.planted import (
-    NO_STAGE,
-    PYTHON,
-    SOURCE,
-    Planted,
-    waits,
-)
+from perf_tests.studies.faults.planted import NO_STAGE, PYTHON, SOURCE, Planted, waits
 
 
 @pytest.mark.parametrize(

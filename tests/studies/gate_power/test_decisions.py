@@ -9,11 +9,7 @@ import pytest
 from netpipe.gate.comparison import MAX_SESSIONS
 from netpipe.gate.outcomes import Outcome
 from netpipe.results.measurement import Interval, Measurement
-from perf_tests.studies.gate_power.decisions import (
-    decide_in_order,
-    decide_run,
-    replay_decisions,
-)
+from perf_tests.studies.gate_power.decisions import decide_in_order, decide_run, replay_decisions
 from tests.measurements import HOST, make_measurement
 
 SPREAD = (0.99, 1.0, 1.01, 1.0, 0.995, 1.005)

@@ -12,11 +12,7 @@ from netpipe.workload.step import train
 from perf_tests.studies.gate_power import slowdowns
 from perf_tests.studies.gate_power.__main__ import main
 from perf_tests.studies.gate_power.decisions import Decision
-from perf_tests.studies.gate_power.live import (
-    Session,
-    append_session,
-    read_sessions,
-)
+from perf_tests.studies.gate_power.live import Session, append_session, read_sessions
 from perf_tests.studies.gate_power.rates import Row, format_table
 from perf_tests.studies.gate_power.slowdowns import Slowdown
 from perf_tests.studies.gate_power.trials import group_by_trial

@@ -9,11 +9,7 @@ import pytest
 from netpipe.workload.formats.rows import ProbeRow
 from netpipe.workload.sampling.context_order import ContextBlock
 from netpipe.workload.sampling.counter_rng import fold_key
-from netpipe.workload.sampling.sampler import (
-    BlockRows,
-    _choose_without_replacement,
-    sample,
-)
+from netpipe.workload.sampling.sampler import BlockRows, _choose_without_replacement, sample
 from netpipe.workload.tokens.tokenizer import encode
 from tests.workload import reference
 from tests.workload.factories import as_row, make_pings

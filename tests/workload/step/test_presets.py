@@ -4,11 +4,7 @@ import jax
 import pytest
 
 from netpipe.workload.step.model import init_parameters
-from netpipe.workload.step.presets import (
-    PRESET_BY_NAME,
-    Architecture,
-    flops_per_step,
-)
+from netpipe.workload.step.presets import PRESET_BY_NAME, Architecture, flops_per_step
 
 
 @pytest.mark.parametrize(("name", "count"), [("tiny", 76_560), ("latency-95m", 97_033_600)])

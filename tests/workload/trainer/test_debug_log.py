@@ -20,12 +20,7 @@ from jax.sharding import Mesh
 from netpipe.workload.config import PipelineConfig
 from netpipe.workload.resume import ResumableBatches
 from netpipe.workload.trainer import debug_log
-from netpipe.workload.trainer.debug_log import (
-    DebugLog,
-    count_stages,
-    make_table,
-    name_bottleneck,
-)
+from netpipe.workload.trainer.debug_log import DebugLog, count_stages, make_table, name_bottleneck
 from netpipe.workload.trainer.iterators import make_network_train_iterator
 from netpipe.workload.trainer.network_config import NetworkConfig
 from tests.fakes import FakeClock

@@ -8,12 +8,7 @@ import grain
 import pytest
 
 from perf_tests.studies.faults.parts.batches import ROWS, Batch, row
-from perf_tests.studies.faults.parts.stored_rows import (
-    Records,
-    Shards,
-    in_shards,
-    stored,
-)
+from perf_tests.studies.faults.parts.stored_rows import Records, Shards, in_shards, stored
 
 
 def test_records_have_sizes_that_tell_bytes_from_requests() -> None:
