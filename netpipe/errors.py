@@ -83,6 +83,11 @@ class InconclusiveError(NetpipeError):
     """A measurement cannot decide a test, so the test neither passes nor fails."""
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an exception's text, or its type if it has no text."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
+
+
 def describe_error(error: BaseException) -> str:
     """Return the type and text of an exception, even if its class is faulty user code."""
     try:

@@ -30,9 +30,11 @@ _IN_MEMORY = ("mock", "py::fsspec+memory")  # file systems of pyarrow and fsspec
 
 @click.command(epilog="\b\nExample:\n  netpipe generate --out data")
 @click.option("--out", type=path_type, required=True, help="The folder to create.")
-@click.option("--probes", type=int, help="Number of probes (default: the profile's number).")
 @click.option(
-    "--seed", type=click.IntRange(max=2**64 - 1), default=0, show_default=True,
+    "--probes", type=click.IntRange(2), help="Number of probes (default: the profile's number)."
+)
+@click.option(
+    "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True,
     help="Seed of the random data.",
 )  # fmt: skip
 @click.option(
@@ -57,11 +59,11 @@ def generate(out: Path, probes: int | None, seed: int, profile: str) -> None:
 @click.argument("sources", nargs=-1, type=place_type, required=True)
 @click.option("--out", type=place_type, required=True, help="The folder to create.")
 @click.option(
-    "--seed", type=click.IntRange(max=2**64 - 1), default=0, show_default=True,
+    "--seed", type=click.IntRange(0, 2**64 - 1), default=0, show_default=True,
     help="Seed that chooses the probes of the eval split.",
 )  # fmt: skip
 @click.option(
-    "--shards", type=click.IntRange(max=10_000), default=8, show_default=True,
+    "--shards", type=click.IntRange(1, 10_000), default=8, show_default=True,
     help="Number of files in the train split.",
 )  # fmt: skip
 @click.option(
@@ -92,8 +94,8 @@ def prepare(
 ) -> None:  # fmt: skip
     """Convert parquet measurements to prepared rows, each probe either in train or in eval.
 
-    Sources and the output are paths, or URIs such as s3://bucket/folder. After a kill, the same
-    command continues.
+    Sources and the output are paths, or URIs such as s3://bucket/folder. If it is killed, the same
+    command resumes.
 
     If the names of files or folders state the split, such as train-00000.parquet or eval/, they
     decide; otherwise the seed does.

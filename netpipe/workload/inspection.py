@@ -1,7 +1,6 @@
 """A description of a data file or folder: its format, counts, time span, and a decoded row."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Final
@@ -114,4 +113,4 @@ def _format_address(octets: NDArray[np.uint8], is_ipv6: np.bool_) -> str:
 
 
 def _format_time(second: int | np.integer[Any]) -> str:
-    return datetime.fromtimestamp(int(second), UTC).isoformat()
+    return f"{np.datetime64(int(second), 's')}+00:00"  # unlike datetime, beyond the year 9999

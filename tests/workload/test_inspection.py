@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
@@ -47,6 +48,15 @@ def test_files_and_folders_of_every_format(
         assert inspect(path)["measurements"] == measurements
     shard = next(prepared.glob("train-*"))
     assert 0 < inspect(shard)["measurements"] < measurements
+
+
+def test_times_beyond_the_calendar_are_shown(tmp_path: Path) -> None:
+    """Nanoseconds that are labelled as microseconds end up after the year 9999."""
+    table = as_table(make_pings(9, seed=0), 1)
+    place = table.schema.get_field_index("event_time")
+    late = pa.array([1_700_000_000_000_000_000] * 9, table.schema.field(place).type)
+    pq.write_table(table.set_column(place, "event_time", late), tmp_path / "0.parquet")
+    assert inspect(tmp_path)["read"]["first"].startswith("55840-")
 
 
 def test_a_row_group_may_be_empty(tmp_path: Path) -> None:

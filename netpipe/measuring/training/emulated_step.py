@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from netpipe.errors import MisuseError
+from netpipe.errors import MisuseError, first_line
 from netpipe.measuring.training.step_runner import StepFactory, array_of, make_step
 from netpipe.results.step_times import DeviceStep
 
@@ -207,7 +207,7 @@ def _trace_aux(
     except jax.errors.JAXTypeError as error:
         raise MisuseError(
             "an emulated accelerator traces the step for the shapes of its aux, and this one "
-            f"cannot be traced: {str(error).splitlines()[0]} Omit the step, and give the FLOPs "
+            f"cannot be traced: {first_line(error)} Omit the step, and give the FLOPs "
             "of a step or its time"
         ) from error
 

@@ -6,6 +6,7 @@ Tracing slows a block down, so a traced block is never timed.
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, Final
 
 import jax
 
-from netpipe.errors import HarnessError, InputError
+from netpipe.errors import HarnessError, InputError, first_line
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.files.whole_file import write_whole
 
@@ -67,7 +68,7 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
     with _record_trace(run) as found:
         try:
             events = json.loads(gzip.decompress(found.read_bytes()))["traceEvents"]
-        except (OSError, EOFError, ValueError, KeyError) as error:
+        except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
             raise NoTraceError(f"the file that the profiler wrote is damaged: {error}") from error
     content = json.dumps({"displayTimeUnit": "ms", "traceEvents": name_threads(events)})
     try:
@@ -132,5 +133,4 @@ def _explain_failure(action: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        reason = str(error).partition("\n")[0] or type(error).__name__
-        raise NoTraceError(f"the profiler cannot be {action}: {reason}") from error
+        raise NoTraceError(f"the profiler cannot be {action}: {first_line(error)}") from error

@@ -69,7 +69,7 @@ def _decode_row_v1(record: bytes | memoryview, where: object) -> ProbeRow:
     words = np.frombuffer(record, "<u2", lengths["<u2"], _HEADER.size + offset_s.nbytes)
     pair, pair_source = words[measurements : 2 * measurements], words[2 * measurements :]
     for field, numbers, known in (("pair", pair, pairs), ("pair_source", pair_source, sources)):
-        if (largest := np.maximum.reduce(numbers, initial=0)) >= max(known, 1):
+        if (largest := np.maximum.reduce(numbers, initial=0)) >= known:
             raise InputError(where, field, f"be below {known}", largest)
     tables = np.frombuffer(record, np.uint8, octets, expected - octets).reshape(-1, ADDRESS_BYTES)
     return ProbeRow(

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from netpipe.errors import InputError
+from netpipe.errors import InputError, first_line
 from netpipe.files.text_files import shorten
 from netpipe.workload.formats.addresses import NO_ADDRESS, OTHER_FAMILY, AddressTable, is_translated
 from netpipe.workload.formats.dropped import Dropped
@@ -237,5 +237,5 @@ def read_parquet(
 
 
 def _not_parquet(path: Path | Place, error: Exception) -> InputError:
-    reason = shorten(str(error).splitlines()[0], 200)
+    reason = shorten(first_line(error), 200)
     return InputError(path, "file", "be a whole parquet file", reason)

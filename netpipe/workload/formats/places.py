@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,7 +12,7 @@ from uuid import uuid4
 import pyarrow as pa
 from pyarrow import fs
 
-from netpipe.errors import InputError
+from netpipe.errors import InputError, first_line
 
 _OBJECT_STORES = ("s3", "gcs", "abfs")
 _REMOTE_HINT = (
@@ -92,10 +91,8 @@ class Place:
             self.filesystem.move(part, self.path)
 
     def put(self, file: Path) -> None:
-        """Move a local file here; to a remote place, copy it unless the sizes are equal."""
-        if self.is_local:
-            shutil.move(file, self.path)
-        elif self.info().size != file.stat().st_size:
+        """Copy a local file to this place, unless it has a file of the same size."""
+        if self.info().size != file.stat().st_size:
             fs.copy_files(str(file), self.path, fs.LocalFileSystem(), self.filesystem)
 
     def get(self, file: Path) -> None:
@@ -118,7 +115,7 @@ class Place:
 
     def error(self, constraint: str, error: Exception) -> InputError:
         """Return an error about this place, with the reason from its file system."""
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        reason = first_line(error)
         return InputError(self, "place", constraint, reason, "" if self.is_local else _REMOTE_HINT)
 
 
@@ -132,7 +129,7 @@ def find_place(word: Path | str) -> Place:
     except (pa.ArrowException, OSError, ValueError, ImportError) as error:
         # A password with an unquoted slash makes the URI invalid.
         shown = re.sub("://.*@", "://", uri)
-        reason = str(error).splitlines()[0].replace(uri, shown)
+        reason = first_line(error).replace(uri, shown)
         raise InputError(shown, "URI", "name a file system", reason, _UNKNOWN) from error
     return Place(filesystem, path, path if isinstance(filesystem, fs.LocalFileSystem) else shown)
 

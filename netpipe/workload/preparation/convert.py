@@ -5,7 +5,7 @@ from pathlib import Path
 from netpipe.workload.formats.index import Index
 from netpipe.workload.formats.layout import decode_history_v0
 from netpipe.workload.preparation.output_folder import whole_folder
-from netpipe.workload.preparation.prepare import Progress, require_at_least
+from netpipe.workload.preparation.prepare import Progress
 from netpipe.workload.preparation.rows_writer import RowsWriter, save_rows
 from netpipe.workload.sources.probe_rows import UnindexedSource, find_array_records
 
@@ -21,7 +21,6 @@ def convert(folder: Path, out: Path, *, seed: int = 0, progress: Progress | None
     Rows keep their order, and rows larger than `ROW_BYTES` are cut. If none is cut, the same seed
     draws the same contexts as from the inherited rows. Errors are the same as for `prepare`.
     """
-    require_at_least(0, seed=seed)
     sources = {split: UnindexedSource(folder, split, seed=seed) for split in ("train", "eval")}
     total = sum(int(source.row_measurements.sum()) for source in sources.values())
     done = 0

@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePath
 
-from netpipe.errors import InputError
+from netpipe.errors import InputError, first_line
 from netpipe.files.temporary_folders import OWN_NAME, locked, remove_abandoned, temporary_folder
 from netpipe.files.whole_file import sync_names, write_new
 from netpipe.workload.formats.index import INDEX_NAME, is_data_file, load_index
@@ -192,7 +192,7 @@ def _upload(folder: Path, out: Place, before: Sequence[Place]) -> None:
                 old.delete()
     except OSError as error:
         way_out = f"The new data set is complete. Remove the files that {INDEX_NAME} does not list"
-        reason = str(error).splitlines()[0]
+        reason = first_line(error)
         raise InputError(out, "replaced data set", "be removable", reason, way_out) from error
     # Not deleted, since pyarrow would then make a folder object, which some S3 servers refuse.
     (out / _REPLACING).write(b"")

@@ -62,7 +62,7 @@ class SliceTask(Task):
         addresses, runs, extremes = AddressTable(), list[str](), list[Extremes]()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", MergedProbesWarning)
-            for measurements in self._read(addresses, dropped, advance):
+            for measurements in filter(len, self._read(addresses, dropped, advance)):
                 extremes.append(find_extremes(np.unique(measurements["probe"]), self.seed))
                 runs.append(f"{self.name}-{len(runs)}.run")
                 write_run(self.work / runs[-1], measurements, addresses, self.buckets)
@@ -116,7 +116,7 @@ class ShardTask(Task):
                 self._write(bucket, writer, probes, advance)
             written = writer.close(probes)
             for file in Path(folder).iterdir():
-                (self.work / file.name).put(file)
+                file.rename(Path(self.work.path, file.name))
         return written
 
     def _write(

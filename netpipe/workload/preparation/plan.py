@@ -70,11 +70,9 @@ def make_plan(sources: Sequence[Path | str], settings: dict[str, object], shards
     """Find the sources and cut them into slices.
 
     Raises:
-        InputError: The list is empty, a source does not exist or is not a parquet file, or file
-            names contradict each other about the split.
+        InputError: A source does not exist or is not a parquet file, or file names contradict each
+            other about the split.
     """
-    if not sources:
-        raise InputError("sources", "list", "name at least one parquet file", "none")
     given = list(map(find_place, sources))
     places = _find_files(given)
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as executor:

@@ -52,12 +52,6 @@ class Settings:
     eval_fraction: float = EVAL_FRACTION
     drops_invalid: bool = False
 
-    def __post_init__(self) -> None:
-        require_at_least(0, seed=self.seed)
-        require_at_least(1, shards=self.shards)
-        if not 0 < self.eval_fraction < 1:
-            raise InputError("split", "eval_fraction", "be between 0 and 1", self.eval_fraction)
-
 
 def prepare(
     sources: Sequence[Path | str],
@@ -80,8 +74,7 @@ def prepare(
     folder in `scratch`.
 
     Raises:
-        InputError: A setting, a source, a value in it, or `out` is invalid. `out` is then
-            unchanged.
+        InputError: A source, a value in it, or `out` is invalid. `out` is then unchanged.
         NetpipeError: A process of a runner was killed.
     """
     settings = Settings(seed, shards, eval_fraction, drops_invalid)
@@ -163,10 +156,3 @@ def _shard_tasks(
         )
         for number, buckets in enumerate(np.array_split(np.arange(plan.buckets), count))
     ]  # fmt: skip
-
-
-def require_at_least(minimum: int, **settings: int) -> None:
-    """Raise an InputError for a setting that is too low."""
-    for name, value in settings.items():
-        if value < minimum:
-            raise InputError("prepare", name, f"be at least {minimum}", value)

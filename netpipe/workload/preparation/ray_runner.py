@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from netpipe.errors import InputError, NetpipeError
+from netpipe.errors import InputError, NetpipeError, first_line
 from netpipe.files.text_files import shorten
 from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.tasks import Advance, Task
@@ -55,7 +55,7 @@ class RayRunner:
             except ray.exceptions.RayTaskError as error:
                 raise error.cause from error
             except ray.exceptions.RayError as error:
-                reason = shorten(str(error).splitlines()[0], 200)
+                reason = shorten(first_line(error), 200)
                 raise NetpipeError(f"Ray gave up a task: {reason}. {_LOST}") from error
 
 
@@ -67,7 +67,7 @@ def _connected(address: str) -> Iterator[Any]:
         _require_answer(ray, address)
         ray.init(address, log_to_driver=False, logging_level=logging.WARNING)
     except (OSError, ValueError, RuntimeError) as error:
-        reason = shorten(str(error).splitlines()[0], 200)
+        reason = shorten(first_line(error), 200)
         raise InputError(f"--address {address}", "Ray cluster", "answer", reason, _START) from error
     try:
         yield ray

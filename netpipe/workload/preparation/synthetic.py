@@ -49,10 +49,6 @@ def generate(
     profile's number of probes.
     """
     probes = profile.probes if probes is None else probes
-    if probes < 2:
-        raise InputError("generate", "probes", "be at least 2, for train and eval", probes)
-    if seed < 0:
-        raise InputError("generate", "seed", "be at least 0", seed)
     with whole_folder(out) as folder, temporary_folder("work", folder.parent) as work:
         parquet = folder / "parquet"
         parquet.mkdir()

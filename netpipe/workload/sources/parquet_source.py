@@ -58,16 +58,17 @@ class ParquetSource:
         return {**vars(self), "_kept": {}}
 
     def _rows(self, number: int) -> list[ProbeRow]:
-        if number not in self._kept:
-            while len(self._kept) >= _CACHED_GROUPS:
-                del self._kept[next(iter(self._kept))]
+        rows = self._kept.get(number)
+        if rows is None:
+            for old in list(self._kept)[: 1 - _CACHED_GROUPS]:
+                self._kept.pop(old, None)  # another thread may have removed it
             file, group = self._groups[number]
             self._same_files.require(self._files[file])
             addresses = AddressTable()
             measurements = np.concatenate(list(read_parquet(self._files[file], addresses, [group])))
-            self._kept[number] = [
+            rows = self._kept[number] = [
                 row
                 for history in split_sorted(sort_by_probe(measurements))
                 for row in cut_rows(history, addresses)
             ]
-        return self._kept[number]
+        return rows

@@ -109,3 +109,15 @@ def test_a_number_outside_its_table_is_refused(field: str) -> None:
     record = encode_row(dataclasses.replace(row, **{field: numbers}))
     with pytest.raises(InputError, match=rf"here: {field} .*below \d+.*500"):
         decode_row(record, "here")
+
+
+def test_a_pair_needs_a_table() -> None:
+    """The first number, 0, is outside a table without entries."""
+    row = as_row(make_pings(1, seed=0))
+    bare = dataclasses.replace(
+        row, ipv4_pairs=0, pair_source=row.pair_source[:0], source=row.source[:0],
+        pair_destination=row.pair_destination[:0],
+    )  # fmt: skip
+    record = encode_row(bare)
+    with pytest.raises(InputError, match=r"here: pair .*below 0; found 0"):
+        decode_row(record, "here")

@@ -437,6 +437,19 @@ def test_nothing_is_left_of_invalid_rows(tmp_path: Path) -> None:
         prepare([tmp_path / "bad.parquet"], tmp_path / "out", drops_invalid=True)
 
 
+def test_a_run_without_valid_rows_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Addresses of invalid rows fill the table, and end a run before any valid row."""
+    valid = [as_table(make_pings(9, seed=probe), probe) for probe in range(2)]
+    invalid = valid[0].set_column(3, "ip_version", pa.array([5] * 9, pa.int8()))
+    pq.write_table(pa.concat_tables([invalid, *valid]), tmp_path / "0.parquet")
+    monkeypatch.setattr(phases, "RUN_ADDRESSES", 1)
+    monkeypatch.setattr("netpipe.workload.formats.parquet._BATCH_ROWS", 9)
+    index = prepare([tmp_path / "0.parquet"], tmp_path / "out", drops_invalid=True)
+    assert index.dropped[0].rows == 9
+
+
 def test_a_row_group_larger_than_a_slice(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

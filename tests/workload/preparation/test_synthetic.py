@@ -99,14 +99,3 @@ def test_profiles_have_the_rows_they_are_named_for() -> None:
     assert (big.probes, big.median_measurements, big.log_sigma) == (24, 170_000, 0)
     mean = small.median_measurements * math.exp(small.log_sigma**2 / 2)  # of a log-normal
     assert mean == pytest.approx(25, rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("probes", "seed", "message"),
-    [(1, 0, r"probes.* 2.*found 1"), (2, -1, r"seed.*at least 0.*-1")],
-)
-def test_a_bad_setting_is_refused(tmp_path: Path, probes: int, seed: int, message: str) -> None:
-    """One probe cannot both train and evaluate, and a seed is not negative; nothing is written."""
-    with pytest.raises(InputError, match=message):
-        generate(tmp_path / "out", probes=probes, seed=seed)
-    assert not list(tmp_path.iterdir())
