@@ -406,8 +406,33 @@ def test_a_full_disk_behind_standard_output_is_one_line(words: list[str]) -> Non
     assert (done.returncode, done.stderr) == (2, f"netpipe: {NO_SPACE}\n")
 
 
-def test_the_number_of_files_is_bounded(netpipe: Netpipe, tmp_path: Path) -> None:
-    """A number of shards that would exhaust memory is refused."""
-    result = netpipe("prepare", str(tmp_path), "--out", str(tmp_path / "o"), "--shards", "10001")
+def test_an_interrupted_command_has_no_verdict(
+    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Ctrl-C ends a command with 130; click's 1 would mean a regression."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("netpipe.workload.inspection.inspect", interrupt)
+    assert netpipe("inspect", tmp_path).exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("words", "option", "value"),
+    [
+        (("prepare", "."), "--shards", "10001"),
+        (("prepare", "."), "--shards", "0"),
+        (("prepare", "."), "--seed", "-1"),
+        (("generate",), "--seed", "-1"),
+        (("generate",), "--probes", "1"),
+    ],
+)
+def test_a_setting_outside_its_range_is_refused(
+    netpipe: Netpipe, tmp_path: Path, words: tuple[str, ...], option: str, value: str
+) -> None:
+    """The error names the option, and nothing is written."""
+    result = netpipe(*words, "--out", str(tmp_path / "o"), option, value)
     assert result.exit_code == 2
-    assert "--shards" in result.stderr
+    assert option in result.stderr
+    assert not list(tmp_path.iterdir())

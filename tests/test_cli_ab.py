@@ -164,6 +164,18 @@ def test_another_ref_is_refused(netpipe: Netpipe, passing: Started, words: tuple
     assert netpipe("ab", "HEAD~1", "--netpipe-against-extras", "dev").exit_code == 0
 
 
+@pytest.mark.parametrize("folder", ["perf", "perf_tests", None])
+def test_the_tests_are_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, folder: str | None
+) -> None:
+    """`perf` is the folder that `netpipe init` writes."""
+    monkeypatch.chdir(tmp_path)
+    if folder:
+        (tmp_path / "perf").mkdir()
+        (tmp_path / folder).mkdir(exist_ok=True)
+    assert console.with_tests(("-x",)) == (folder or "perf_tests", "-x")
+
+
 @pytest.mark.usefixtures("repository", "passing")
 def test_the_results_can_be_kept(netpipe: Netpipe, tmp_path: Path) -> None:
     """--netpipe-json writes the user's file, as in pytest."""

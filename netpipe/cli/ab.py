@@ -44,9 +44,10 @@ def ab(base: str, words: tuple[str, ...], results: Path | None) -> None:
     """Time the git ref BASE and HEAD side by side on this machine, and compare them.
 
     HEAD is a git ref too; without it, the working tree is measured. The remaining arguments go to
-    pytest: the folder of the performance tests (default: perf_tests), and flags. The first argument
-    after BASE is HEAD unless it is a flag or names a file or folder. With HEAD, pytest runs in
-    another folder: give absolute paths for files that it writes. No baseline is needed.
+    pytest: the folder of the performance tests (default: perf_tests, or else perf), and flags. The
+    first argument after BASE is HEAD unless it is a flag or names a file or folder. With HEAD,
+    pytest runs in another folder: give absolute paths for files that it writes. No baseline is
+    needed.
     """
     from netpipe.other_version import TYPED_VARIABLE, open_version
     from netpipe.worktrees import find_commit

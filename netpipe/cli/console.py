@@ -73,14 +73,6 @@ class PlaceType(PathType):
         return str(value) if "://" in str(value) else super().convert(value, param, ctx)
 
 
-class TargetType(click.types.StringParamType):
-    """A target parameter; an invalid target is an error before any process is started."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the target."""
-        return Target.parse(str(super().convert(value, param, ctx)))
-
-
 # A closed stream is None, and the next opened file would get its file descriptor.
 for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, _name) is None:
@@ -93,7 +85,8 @@ output = PrintableConsole(
 )
 path_type = PathType(path_type=Path)
 place_type = PlaceType(path_type=Path)
-target_type = TargetType()
+target_type = click.types.FuncParamType(Target.parse)
+target_type.name = "text"  # shown by --help
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 html_option = click.option(
     "--html", type=path_type, metavar="FILE",
@@ -155,6 +148,8 @@ class ErrorReportingGroup(click.Group):
             with warnings.catch_warnings(action="default", category=UserWarning):
                 warnings.showwarning = _print_warning
                 return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(128 + signal.SIGINT)  # click's 1 would mean a regression
         except NetpipeError as error:
             message = str(error)
         except ModuleNotFoundError as error:
@@ -193,8 +188,9 @@ def names_tests(word: str) -> bool:
 
 
 def with_tests(words: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the arguments of pytest, after `perf_tests` unless one is a path."""
-    return words if any(map(names_tests, words)) else ("perf_tests", *words)
+    """Return the arguments of pytest, after `perf_tests`, or else `perf`, unless one is a path."""
+    folder = "perf" if exists("perf") and not exists("perf_tests") else "perf_tests"
+    return words if any(map(names_tests, words)) else (folder, *words)
 
 
 def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) -> int:
