@@ -99,10 +99,11 @@ def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
     """The other loader is beside every combination, and its figures are in its own row."""
     result = netpipe(
         "throughput", "--batch-size", "256,512", "--workers", "0,2", "--against", "plain.py:loader",
-        "--rounds", 3, "--seconds", 1.5,
+        "--rounds", 3, "--seconds", 1.5, "--start-limit", 900,
     )  # fmt: skip
     assert result.exit_code == 0, result.stderr
     ((subjects, rounds, seconds),) = asked
+    assert {subject.limits["start_limit_s"] for subject in subjects} == {900.0}
     assert [subject.label for subject in subjects] == [
         "batch 256, 0 workers", "batch 256, 2 workers", "batch 512, 0 workers",
         "batch 512, 2 workers", "plain.py:loader",
@@ -118,14 +119,17 @@ def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
 
 def test_any_loader_can_be_measured(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
     """--loader names it; its workers are given, or chosen by trials."""
-    result = netpipe("throughput", "--loader", "their.py:loader", "--workers", "1,4")
+    result = netpipe(
+        "throughput", "--loader", "their.py:loader", "--workers", "1,4", "--batch-limit", 30
+    )
     assert result.exit_code == 0, result.stderr
-    target = Target("their.py", "loader")
-    assert asked[0][0] == [Subject(target, 1), Subject(target, 4)]
+    target, limits = Target("their.py", "loader"), {"batch_limit_s": 30.0, "start_limit_s": 600.0}
+    assert asked[0][0] == [Subject(target, 1, limits=limits), Subject(target, 4, limits=limits)]
     result = netpipe("throughput", "--loader", "their.py:loader", "--workers", "auto", "--json")
     assert result.exit_code == 0, result.stderr
     assert [workers for workers, _ in trials[:3]] == [1, 2, 4]
-    assert asked[1][0] == [Subject(target, 2)]
+    ((subject,), *_) = asked[1]
+    assert (subject.target, subject.workers) == (target, 2)
     made = document(result, "throughput.1.json")
     assert (made["data"], made["combinations"][0]["loader"]) == (None, "their.py:loader")
 

@@ -46,7 +46,7 @@ _LOADER: Final = "perf/conftest.py:batches"
     "--batches", type=click.IntRange(min=1), default=256, show_default=True,
     help="The most batches to compare in each pass; only a whole epoch shows what was lost.",
 )  # fmt: skip
-@click.option("--no-timing", is_flag=True, help="Only count work, unless there is a claim.")
+@click.option("--no-timing", is_flag=True, help="Only count work; no effect with a claim.")
 @seconds_option("--budget", 20.0, "Seconds for timing; each duet takes half of it.")
 @batch_limit_option
 @start_limit_option("Seconds allowed until the first batch.")

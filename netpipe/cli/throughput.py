@@ -5,17 +5,19 @@ from dataclasses import replace
 from itertools import count
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from netpipe.cli.console import (
+    batch_limit_option,
     json_option,
     notes,
     output,
     path_type,
     print_json,
     quiet_option,
+    start_limit_option,
     target_type,
 )
 from netpipe.cli.progress_display import show_bar
@@ -24,6 +26,7 @@ from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
     from netpipe.jobs.targets import Target
+    from netpipe.results.measurement import Device
     from netpipe.throughput.document import Throughput
     from netpipe.throughput.sessions import Subject
     from netpipe.throughput.worker_choice import Candidate, WorkerChoice
@@ -53,7 +56,7 @@ if TYPE_CHECKING:
     "smallest number that loads as fast as any, by short trials.",
 )  # fmt: skip
 @click.option(
-    "--memory-budget", metavar="BYTES",
+    "--memory-budget", metavar="SIZE",
     help="With --workers auto: the memory limit for all processes together, such as 4GB (default: "
     "half of this host's memory).",
 )  # fmt: skip
@@ -74,6 +77,8 @@ if TYPE_CHECKING:
     "--same-batches", type=click.IntRange(0), default=0, metavar="N",
     help="With --against: the first N batches of both loaders must have the same contents.",
 )  # fmt: skip
+@batch_limit_option
+@start_limit_option("Seconds allowed until the first batch.")
 @quiet_option
 @json_option
 def throughput(
@@ -88,6 +93,7 @@ def throughput(
     against: "Target | None",
     same_batches: int,
     as_json: bool,
+    **limits: Any,
 ) -> None:
     """Measure the speed of a loader without a training step.
 
@@ -95,9 +101,11 @@ def throughput(
     256,512 --workers 0,1,2) give all combinations, run in turns, each time in a fresh process.
     TARGET is package.module:name or path/to/file.py:name, a callable that returns a loader. With
     --workers it is called with the parameter `workers` if it has one; otherwise the Grain pipeline
-    is changed. Without a segmentation or a mask, every element of a batch's first array counts as a
-    token. With --loader and --against the batches of both must have the same shapes and dtypes.
+    is changed. Without a segmentation or a mask, examples are counted instead of tokens. With
+    --loader and --against the batches of both must have the same shapes and dtypes.
     """
+    from netpipe.device.detection import find_device
+
     if same_batches and against is None:
         raise InputError("--same-batches", "option", "go with --against", "no --against")
     batch_sizes = _read_numbers("--batch-size", batch_size, minimum=1)
@@ -108,12 +116,15 @@ def throughput(
     else:
         ours = {"--data": data, "--config": config, "--batch-size": batch_size}
         selected = _combinations_of(loader, ours, counts)
+    selected = [replace(each, limits=limits) for each in selected]
+    # A missing device is found before minutes of measuring.
+    device = find_device() if as_json else None
     choice = None
     if automatic:
         choice = _choose_workers(selected[0], memory_budget, seconds)
         selected = [replace(selected[0], workers=choice.workers)]
     measured = _measure(selected, against, rounds, seconds, same_batches)
-    _print(replace(measured, choice=choice), as_json)
+    _print(replace(measured, choice=choice), device)
 
 
 def _our_combinations(
@@ -252,23 +263,22 @@ def _measure(
         if against is None:
             runs = measure_in_turns(selected, rounds, seconds, report_progress)
         else:
-            pairs = measure_duets(
-                selected, Subject(against), rounds, seconds, report_progress, same
-            )
+            beside = Subject(against, limits=selected[0].limits)
+            pairs = measure_duets(selected, beside, rounds, seconds, report_progress, same)
             runs = [tuple(run for run, _ in each) for each in pairs]
             other = Against(str(against), [tuple(run for _, run in each) for each in pairs])
         progress(rounds * len(selected), rounds * len(selected), "measured")
     return Throughput(selected[0].data, seconds, selected, runs, other)
 
 
-def _print(measured: "Throughput", as_json: bool) -> None:
-    from netpipe.device.detection import find_device, installed_versions
+def _print(measured: "Throughput", device: "Device | None") -> None:
+    from netpipe.device.detection import installed_versions
     from netpipe.device.host import this_host
     from netpipe.reporting.throughput_table import remarks, throughput_table
     from netpipe.throughput.document import throughput_document
 
-    if as_json:
-        print_json(throughput_document(measured, find_device(), this_host(), installed_versions()))
+    if device:
+        print_json(throughput_document(measured, device, this_host(), installed_versions()))
         return
     output.print(throughput_table(measured))
     for line in remarks(measured):

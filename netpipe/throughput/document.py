@@ -43,7 +43,9 @@ class Throughput:
         return medians.index(max(medians))
 
 
-class _Medians(TypedDict):
+class Figures(TypedDict):
+    """The figures of a loader's runs."""
+
     tokens_per_s: Figure  #: Real tokens per second of wall time; padding is not counted.
     tokens_per_cpu_s: Figure  #: Real tokens per CPU second of all processes.
     #: Examples, the rows of a batch's first array, per second of wall time.
@@ -57,11 +59,6 @@ class _Medians(TypedDict):
     peak_rss_bytes: Figure  #: The same, shared memory counted in each process.
     #: Seconds from building the pipeline to its first batch, after the imports.
     first_batch_s: Figure
-
-
-class Figures(_Medians):
-    """The figures of a loader's runs."""
-
     counted_by: Text  #: The rule by which tokens are counted.
     #: The counts of each run, in the order of the rounds.
     runs: Annotated[list[Tally], Must(minItems=1)]

@@ -3,8 +3,9 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import partial
 from multiprocessing.connection import Connection
-from typing import Final
+from typing import Final, NamedTuple
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
@@ -24,39 +25,63 @@ _MAX_DRAINING_S: Final = 4.0
 _MAX_FILLING_S: Final = 2.0
 
 
+class _Window(NamedTuple):
+    """Counted batches of one epoch, and the cost of loading them."""
+
+    counted: list[Counted]
+    wall_s: float
+    cpu_s: float
+    read_bytes: int
+    behind_batches: float
+
+
 class LoaderRun:
-    """A running loader whose batches are counted; `closing` closes it once the result is safe."""
+    """A running loader whose batches are counted; `closing` closes it once the result is safe.
+
+    It is first pulled without counting until two blocks in a row agree, for at most `seconds`.
+    Buffers then lose batches as fast as they gain them, so they hold as many batches at the end of
+    a count as at its start.
+    """
 
     def __init__(
-        self, loader: LoaderFactory, clock: Clock, closing: ExitStack, watch: Watch
+        self, loader: LoaderFactory, clock: Clock, closing: ExitStack, watch: Watch, seconds: float
     ) -> None:
         self._clock = clock
-        self._counted: list[Counted] = []
-        self._wall_s = self._cpu_s = self._behind = 0.0
-        self._read_bytes = 0
+        self._windows: list[_Window] = []
         self._drained = True
         self.puller = Puller(loader, clock, watch)
         closing.callback(close_with_timeout, self.puller.close)
         watch.begin_rounds()
-
-    def warm_up(self, seconds: float) -> None:
-        """Pull without counting until two blocks in a row agree, for at most `seconds`.
-
-        Buffers then lose batches as fast as they gain them, so they hold as many batches at the end
-        of a count as at its start.
-        """
         self._steady = self.puller.pull_until_steady(
             _LOOK_FRACTION * seconds, least=2, limit_s=seconds, tolerance=_AGREEMENT
         )
-        self._balance = CpuBalance(self.puller, self._clock)
+        self._balance = CpuBalance(self.puller, clock)
+        self._restarts = self.puller.restarts
 
     def count(self, seconds: float) -> None:
-        """Count whole groups of batches for at least `seconds`."""
+        """Count batches for `seconds`, or until twice that time has passed; restarts are left out.
+
+        A start may take longer than its epoch.
+        """
+        counted_s, until_s = 0.0, self._clock() + 2 * seconds
+        while not counted_s or (counted_s < seconds and self._clock() < until_s):
+            count = partial(self._count_in_epoch, seconds - counted_s)
+            window, _ = self.puller.run_within_epoch(self.puller.group, count)
+            self._windows.append(window)
+            counted_s += window.wall_s
+
+    def _count_in_epoch(self, seconds: float) -> _Window:
+        """Count whole groups for at least `seconds`, or until the epoch ends."""
         puller, counted, arrivals_s = self.puller, list[Counted](), list[float]()
+        if puller.restarts != self._restarts:
+            # Batches made during the start would come without their cost.
+            load_s, typical_s = self._steady.s_per_batch, self._steady.typical_s_per_batch
+            puller.drain(load_s, typical_s, seconds, _MAX_DRAINING_S)
+            self._restarts = puller.restarts
         counting_s = restarting_s = 0.0
         read, cpu_s = bytes_read(puller.processes.worker_pids), puller.processes.cpu_s()
         started = self._clock()
-        while not counted or self._clock() - started < seconds:
+        while not counted or (self._clock() - started < seconds and puller.epoch_has(puller.group)):
             for _ in range(puller.group):
                 asked_s, restarts = self._clock(), puller.restarts
                 batch, wait_s = puller.pull()
@@ -66,17 +91,24 @@ class LoaderRun:
                 before_s = time.thread_time()
                 counted.append(count_tokens(batch))
                 counting_s += time.thread_time() - before_s
-        self._wall_s += self._clock() - started - restarting_s
-        self._cpu_s += puller.processes.cpu_s() - cpu_s - counting_s
-        self._read_bytes += read_between(read, bytes_read(puller.processes.worker_pids))
-        self._counted += counted
-        self._behind = max(self._behind, most_behind(arrivals_s))
+                if not puller.epoch_has(1):
+                    break
+        return _Window(
+            counted,
+            wall_s=self._clock() - started - restarting_s,
+            cpu_s=puller.processes.cpu_s() - cpu_s - counting_s,
+            read_bytes=read_between(read, bytes_read(puller.processes.worker_pids)),
+            behind_batches=most_behind(arrivals_s),
+        )
 
     def take_turn(self, seconds: float) -> None:
         """Drain the buffers and count; then let them fill again, so that the loader rests."""
         load_s, typical_s = self._steady.s_per_batch, self._steady.typical_s_per_batch
+        self.puller.ensure_epoch_has(4 * self.puller.group)
         self.puller.drain(load_s, typical_s, seconds, _MAX_DRAINING_S)
-        self._drained &= self._balance.drain(_LOOK_FRACTION * seconds, _MAX_DRAINING_S)
+        is_drained = self._balance.drain(_LOOK_FRACTION * seconds, _MAX_DRAINING_S)
+        # The end of an epoch ends the draining too, and empties the buffers.
+        self._drained &= is_drained or not self.puller.epoch_has(self.puller.group)
         self.count(seconds)
         self.puller.wait_for_full_buffers(_MAX_FILLING_S)
 
@@ -94,24 +126,26 @@ class LoaderRun:
                 "because buffered batches hide its speed; they did not. Give it smaller buffers"
             )
         peak_pss_bytes, peak_rss_bytes = _peak_memory(self.puller, self._clock)
-        counted, tokens = self._counted, sum(batch.tokens for batch in self._counted)
+        windows = self._windows
+        counted = [batch for window in windows for batch in window.counted]
+        tokens = sum(batch.tokens for batch in counted)
         if not tokens:
             raise MisuseError(f"the loader must give tokens; found none in {len(counted)} batches")
         return Tally(
-            wall_s=self._wall_s,
-            cpu_s=self._cpu_s,
+            wall_s=sum(window.wall_s for window in windows),
+            cpu_s=sum(window.cpu_s for window in windows),
             batches=len(counted),
             examples=sum(batch.examples for batch in counted),
             tokens=tokens,
             slots=sum(batch.slots for batch in counted),
             worst_padding_fraction=max(batch.padding_fraction for batch in counted),
-            bytes_read=self._read_bytes,
+            bytes_read=sum(window.read_bytes for window in windows),
             peak_pss_bytes=peak_pss_bytes,
             peak_rss_bytes=peak_rss_bytes,
             first_batch_s=self.puller.first_batch_s,
             counted_by=counted[0].rule,
             batch_bytes=size_in_bytes(self.puller.first_batch),
-            behind_batches=self._behind,
+            behind_batches=max(window.behind_batches for window in windows),
         )
 
 
@@ -123,8 +157,7 @@ def run(
     watch: Watch = UNWATCHED,
 ) -> Tally:
     """Return the counts of a loader's steady state over `seconds`."""
-    running = LoaderRun(loader, clock, closing, watch)
-    running.warm_up(seconds)
+    running = LoaderRun(loader, clock, closing, watch, seconds)
     running.count(seconds)
     return running.tally()
 
@@ -141,8 +174,7 @@ def run_in_turns(
 
     The first answer, the arrays of the first batch, comes after a warm-up of at most `seconds`.
     """
-    running = LoaderRun(loader, clock, closing, watch)
-    running.warm_up(seconds)
+    running = LoaderRun(loader, clock, closing, watch, seconds)
     channel.send(describe_arrays(running.puller.first_batch))
     for method, *arguments in read_orders(channel, watch):
         channel.send(getattr(running, method)(*arguments) or {})
@@ -150,7 +182,7 @@ def run_in_turns(
 
 def longest_s(seconds: float) -> float:
     """Return the longest duration of a run after its first batch, if batches are fast."""
-    return 2 * seconds + _MEMORY_S
+    return 3 * seconds + _MEMORY_S
 
 
 def _peak_memory(puller: Puller, clock: Clock) -> Iterator[int]:

@@ -1,11 +1,11 @@
 """Throughput of loaders, measured in turns in fresh processes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from netpipe.duets.parent import Side, open_sides, receive_all, take_turns
 from netpipe.errors import MisuseError
@@ -34,6 +34,7 @@ class Subject:
 
     Attributes:
         workers: The number of workers; None if the loader chooses its own.
+        limits: The `batch_limit_s` and the `start_limit_s` of its sessions, if given.
     """
 
     target: Target
@@ -41,6 +42,7 @@ class Subject:
     data: Path | None = None
     batch_size: int | None = None
     sequence_length: int | None = None
+    limits: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -108,10 +110,8 @@ def measure_duets(
 
 
 def _read(subject: Subject, batches: int) -> Reading:
-    target = {"loader": subject.target}
-    request = ReadRequest(
-        targets=target, workers=subject.workers, batches=batches, has_variants=False
-    )
+    settings = {"workers": subject.workers, "batches": batches, **subject.limits}
+    request = ReadRequest(targets={"loader": subject.target}, has_variants=False, **settings)
     return read_batches(Side(subject.label, CHILD_COMMAND, request))
 
 
@@ -144,7 +144,7 @@ def _require_same(
 
 def expected_s(runs: int, seconds: float) -> float:
     """Return the approximate total duration of the runs in seconds."""
-    return runs * (_START_S + longest_s(seconds) - seconds / 2)
+    return runs * (_START_S + longest_s(seconds) - 1.5 * seconds)
 
 
 def measure_once(subject: Subject, seconds: float) -> Tally:
@@ -159,4 +159,5 @@ def _request(subject: Subject, seconds: float, pulled_s: float) -> ThroughputReq
         workers=subject.workers,
         seconds=seconds,
         budget_s=budget_s,
+        **subject.limits,
     )

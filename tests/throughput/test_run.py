@@ -11,7 +11,7 @@ from netpipe.clock import Clock
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.jobs.processes import ProcessTree
-from netpipe.measuring.loader_puller import LoaderFactory
+from netpipe.measuring.loader_puller import LoaderFactory, Puller
 from netpipe.throughput import run as runs
 from netpipe.throughput.figures import Tally
 from netpipe.throughput.run import LoaderRun
@@ -63,7 +63,7 @@ def deep_buffers(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Callable[
         monkeypatch.setattr(ProcessTree, "children_cpu_s", children_cpu_s)
         monkeypatch.setattr(ProcessTree, "worker_cpu_s", lambda _: {1: 0.0})
         monkeypatch.setattr(ProcessTree, "worker_pids", (1,))
-        return LoaderRun(paced(clock, gaps_s(), repeat(10)), clock, ExitStack(), UNWATCHED)
+        return LoaderRun(paced(clock, gaps_s(), repeat(10)), clock, ExitStack(), UNWATCHED, 1.0)
 
     return start
 
@@ -108,6 +108,58 @@ def test_restarts_are_left_out(clock: FakeClock) -> None:
         return iter(paced(clock, chain([3.0], repeat(0.25, 7)), repeat(10))())
 
     tally = run(epoch, 8.0, clock)
+    assert tally.batches / tally.wall_s == 4
+
+
+@pytest.mark.parametrize("batches", [8, 40])
+def test_the_cost_of_restarts_is_left_out(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    """Neither the ends of epochs of known length nor that of the first one add to the cost."""
+    cpu_s, read = 0.0, 0
+
+    def epoch() -> Iterator[Batch]:
+        nonlocal cpu_s, read
+        cpu_s, read = cpu_s + 100.0, read + 1000
+        for batch in paced(clock, repeat(0.25, batches), repeat(10))():
+            cpu_s, read = cpu_s + 0.125, read + 10
+            yield batch
+
+    monkeypatch.setattr(ProcessTree, "cpu_s", lambda _: cpu_s)
+    monkeypatch.setattr(runs, "bytes_read", lambda _: {1: read})
+    tally = run(epoch, 8.0, clock)
+    assert tally.batches / tally.wall_s == 4
+    assert tally.wall_s >= 4.0
+    assert tally.cpu_s / tally.batches == pytest.approx(0.125, abs=0.01)
+    assert tally.bytes_read == 10 * tally.batches
+
+
+def test_batches_made_during_a_start_do_not_count(clock: FakeClock) -> None:
+    """Workers fill their buffers before the first batch of an epoch arrives."""
+
+    def epoch() -> Iterator[Batch]:
+        return iter(paced(clock, chain([0.5], repeat(0.01, 7), repeat(0.25, 24)), repeat(10))())
+
+    tally = run(epoch, 8.0, clock)
+    assert tally.batches / tally.wall_s == pytest.approx(4, rel=0.05)
+
+
+@pytest.mark.parametrize("batches", [2, 3])
+def test_an_epoch_may_be_shorter_than_a_group(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    """A part of a group is counted, so that no start is."""
+    cpu_s = 0.0
+
+    def epoch() -> Iterator[Batch]:
+        nonlocal cpu_s
+        cpu_s += 100.0
+        yield from paced(clock, repeat(0.25, batches), repeat(10))()
+
+    monkeypatch.setattr(ProcessTree, "cpu_s", lambda _: cpu_s)
+    monkeypatch.setattr(Puller, "group", 4)
+    tally = run(epoch, 4.0, clock)
+    assert tally.cpu_s < 1
     assert tally.batches / tally.wall_s == 4
 
 
@@ -171,8 +223,7 @@ def test_a_loader_is_closed(clock: FakeClock) -> None:
 def test_the_warm_up_ends_when_times_agree_closely(clock: FakeClock) -> None:
     """After looks of four batches each, at 0.2, 0.23 and 0.23 s."""
     gaps_s = chain([0.2] * 5, repeat(0.23))
-    running = LoaderRun(paced(clock, gaps_s, repeat(10)), clock, ExitStack(), UNWATCHED)
-    running.warm_up(4.0)
+    running = LoaderRun(paced(clock, gaps_s, repeat(10)), clock, ExitStack(), UNWATCHED, 4.0)
     assert running.puller.pulled == 1 + 3 * 4
 
 
@@ -191,7 +242,6 @@ def test_a_turn_counts_what_the_loader_makes(
 ) -> None:
     """Batches that were made while the other side had its turn are pulled first, uncounted."""
     running = deep_buffers(500)
-    running.warm_up(1.0)
     for _ in range(2):
         clock.sleep(10.0)
         running.take_turn(0.5)
@@ -199,12 +249,24 @@ def test_a_turn_counts_what_the_loader_makes(
     assert tally.batches / tally.wall_s == pytest.approx(100, rel=0.05)
 
 
+def test_turns_may_be_longer_than_epochs(clock: FakeClock) -> None:
+    """The end of an epoch empties the buffers."""
+
+    def epoch() -> Iterator[Batch]:
+        return iter(paced(clock, chain([0.7], repeat(0.02, 19)), repeat(10))())
+
+    running = LoaderRun(epoch, clock, ExitStack(), UNWATCHED, 1.0)
+    for _ in range(4):
+        running.take_turn(0.5)
+    tally = running.tally()
+    assert tally.batches / tally.wall_s == pytest.approx(50)
+
+
 def test_a_turn_does_not_count_what_buffers_give(
     clock: FakeClock, deep_buffers: Callable[[int], LoaderRun]
 ) -> None:
     """Buffers that cannot be drained in time end the comparison, because they hide the speed."""
     running = deep_buffers(50_000)
-    running.warm_up(1.0)
     clock.sleep(100.0)
     running.take_turn(0.5)
     with pytest.raises(MisuseError, match="buffers must run empty"):
