@@ -8,7 +8,6 @@ from netpipe.clock import MonotonicClock
 from netpipe.device.host import this_host
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.experiments.start_up import observe_start
-from netpipe.jobs.request import START_UP_S
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
 
@@ -18,7 +17,7 @@ def investigate(
 ) -> dict[str, Any]:
     """Investigate a loader; return its findings as JSON values."""
     # The watchdog treats the whole session as start-up; the investigation keeps its own budget.
-    with Watchdog(request, start_up_s=START_UP_S + request.budget_s) as watch:
+    with Watchdog(request, extra_s=request.budget_s) as watch:
         start_up = observe_start(factories, watch)
         # Imported late: this imports grain, which is part of the start if loader() imports it.
         from netpipe.diagnosis.investigation import Investigation

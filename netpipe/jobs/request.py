@@ -14,10 +14,8 @@ from netpipe.jobs.targets import Target
 REQUEST_VARIABLE: Final = "NETPIPE_SESSION"
 OVERTIME_S: Final = 10.0
 """Seconds that a measurement may exceed its budget by before it is ended."""
-START_UP_S: Final = 600.0
-"""Seconds to load the model, and to compile and warm up its step: minutes on a GPU."""
 START_LIMIT_S: Final = 600.0
-"""Default seconds until the first batch must arrive."""
+"""Default seconds until the first batch must arrive. Compilation can take minutes on a GPU."""
 TYPICAL_START_S: Final = 12.0
 """Typical seconds before a session's rounds: imports, the loader's start, the step's warm-up."""
 FAREWELL_S: Final = 5.0
@@ -48,7 +46,8 @@ class SessionRequest:
         accelerator: "auto" or an emulated one; with the latter, jax gets no real device.
         budget_s: Seconds for the measured rounds.
         batch_limit_s: Seconds without a batch after which a loader counts as hung.
-        start_limit_s: Seconds allowed until the first batch, each time the loader starts.
+        start_limit_s: Seconds allowed until the first batch, each time the loader starts; above the
+            default, also for the start-up of the step.
         code_from: The checkout whose code is run; "" for any. See `check_origin`.
         not_from: Other checkouts of the repository; no file may be loaded from them.
         parent: The process that waits for the result; None without one.
@@ -108,6 +107,11 @@ class SessionRequest:
         return self.budget_s + TYPICAL_START_S
 
     @property
+    def start_up_s(self) -> float:
+        """Seconds allowed to load the model, and to compile and warm up its step."""
+        return max(START_LIMIT_S, self.start_limit_s)
+
+    @property
     def limit_s(self) -> float:
         """Seconds after which the parent ends the session."""
         return min(self.time_left_s, self._own_limit_s)
@@ -115,7 +119,7 @@ class SessionRequest:
     @property
     def _own_limit_s(self) -> float:
         # A loader that ends is started again during the rounds.
-        around_s = _IMPORT_S + START_UP_S + 2 * self.start_limit_s + FAREWELL_S
+        around_s = _IMPORT_S + self.start_up_s + 2 * self.start_limit_s + FAREWELL_S
         return around_s + self.budget_s + OVERTIME_S
 
 

@@ -16,7 +16,6 @@ from netpipe.jobs.processes import Worker, describe_activity, describe_crash, li
 from netpipe.jobs.progress import ProgressWriter
 from netpipe.jobs.request import (
     OVERTIME_S,
-    START_UP_S,
     SessionRequest,
     error_document,
     partial_result_file,
@@ -33,6 +32,7 @@ _START_CRASH_GRACE_S = 5.0
 _GIL_GRACE_S = 3.0
 _POLL_S = 0.2
 _INNERMOST_FRAMES = 3
+_START_OPTION = "--start-limit, in pytest --netpipe-start-limit"
 _AWAITED = {
     "netpipe.measuring.loader_puller": "the loader",
     "netpipe.measuring.training.loop_overhead": "the loop",
@@ -70,16 +70,18 @@ class _Stage(NamedTuple):
     since_s: float
     limit_s: float
     limit_means: str
+    way_out: str
 
 
 class Watchdog(Watch):
     """A context manager that watches a session from its own thread.
 
-    The time before `begin_rounds`, not counting the loader's start, is limited to `start_up_s`.
+    The time before `begin_rounds`, not counting the loader's start, is limited to
+    `request.start_up_s + extra_s` seconds.
     """
 
     def __init__(
-        self, request: SessionRequest, clock: Clock | None = None, start_up_s: float = START_UP_S
+        self, request: SessionRequest, clock: Clock | None = None, extra_s: float = 0.0
     ) -> None:
         self._request = request
         self._clock = clock or MonotonicClock()
@@ -95,7 +97,9 @@ class Watchdog(Watch):
         # pytest captures standard error, which is lost with the process.
         self._stacks = stacks_file(request).open("w", encoding="utf-8")
         self._thread = threading.Thread(target=self._run, name="netpipe-watchdog", daemon=True)
-        self._stage = _Stage("start-up", self._clock(), start_up_s, "its limit")
+        way_out = f"start limit, above {request.start_up_s:g} s: {_START_OPTION}"
+        limit_s = request.start_up_s + extra_s
+        self._stage = _Stage("start-up", self._clock(), limit_s, "its limit", way_out)
 
     def __enter__(self) -> "Watchdog":
         self._hook = threading.excepthook
@@ -144,7 +148,7 @@ class Watchdog(Watch):
         budget_s = max(budget_s, self._request.budget_s)
         overtime_s = max(OVERTIME_S, 0.5 * budget_s)
         means = f"the budget of {budget_s:g} s and {overtime_s:g} s more"
-        self._stage = _Stage("rounds", self._clock(), budget_s + overtime_s, means)
+        self._stage = _Stage("rounds", self._clock(), budget_s + overtime_s, means, "budget")
         self._end_without_gil()
 
     def enter_phase(self, phase: str, of_s: float = 0.0, detail: str = "") -> None:
@@ -218,10 +222,7 @@ class Watchdog(Watch):
             "or an exception ended one of its own threads or processes"
         )
         if wait.start:
-            message += (
-                ". If it only starts slowly, give a larger start limit: --start-limit, in pytest "
-                "--netpipe-start-limit"
-            )
+            message += f". If it only starts slowly, give a larger start limit: {_START_OPTION}"
         return Alarm("hang", "\n".join([message, *self._loader_lines(), _location(wait.thread)]))
 
     def _overdue(self, wait: _Wait | None) -> Alarm:
@@ -233,7 +234,7 @@ class Watchdog(Watch):
         message = (
             f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: after "
             f"{self._batches} batches it waits for {awaited}. If that is slow and does not hang, "
-            "give a larger budget"
+            f"give a larger {stage.way_out}"
         )
         return Alarm("hang", "\n".join([message, *lines, _location(thread)]))
 

@@ -141,7 +141,7 @@ def test_the_error_has_only_the_last_lines(here: Path) -> None:
 
 def test_a_child_out_of_time_is_killed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An endless child is ended at its limit, which the error names."""
-    limits_s = {"_IMPORT_S": 0.0, "START_UP_S": 0.1, "OVERTIME_S": 0.1, "FAREWELL_S": 0.1}
+    limits_s = {"_IMPORT_S": 0.0, "START_LIMIT_S": 0.1, "OVERTIME_S": 0.1, "FAREWELL_S": 0.1}
     for name, limit_s in limits_s.items():
         monkeypatch.setattr(request_module, name, limit_s)
     request = MeasureRequest(budget_s=0.1, start_limit_s=0.1)

@@ -18,7 +18,13 @@ from netpipe.jobs import watchdog
 from netpipe.jobs.parent import run_measurement
 from netpipe.jobs.processes import Worker
 from netpipe.jobs.progress import Progress, ProgressReader
-from netpipe.jobs.request import OVERTIME_S, START_UP_S, SessionRequest, progress_file, write_result
+from netpipe.jobs.request import (
+    OVERTIME_S,
+    START_LIMIT_S,
+    SessionRequest,
+    progress_file,
+    write_result,
+)
 from netpipe.jobs.targets import name_targets
 from netpipe.jobs.watchdog import Alarm, Watchdog
 from netpipe.measuring.measure_request import MeasureRequest
@@ -28,7 +34,7 @@ from tests.jobs import session_targets
 
 REQUEST = MeasureRequest(budget_s=2.0, batch_limit_s=5.0, start_limit_s=90.0)
 ROUNDS_S = 2.0 + OVERTIME_S
-START_S = START_UP_S
+START_S = START_LIMIT_S
 
 
 @pytest.fixture
@@ -241,18 +247,23 @@ def test_a_worker_that_ended_well_is_no_crash(dog: Watchdog, clock: FakeClock) -
         assert dog.alarm() is None
 
 
-@pytest.mark.parametrize("limit_s", [START_S, START_S + 900.0])
-def test_the_start_up_has_its_limit(clock: FakeClock, tmp_path: Path, limit_s: float) -> None:
-    """A compilation that never ends is ended; a session without rounds may give it longer."""
-    request = replace(REQUEST, result=str(tmp_path / "result.json"))
-    dog = Watchdog(request, clock, start_up_s=limit_s)
+@pytest.mark.parametrize(
+    ("start_limit_s", "extra_s", "limit_s"),
+    [(1.0, 0.0, START_S), (900.0, 0.0, 900.0), (1.0, 300.0, START_S + 300)],
+)
+def test_the_start_up_has_its_limit(
+    clock: FakeClock, tmp_path: Path, start_limit_s: float, extra_s: float, limit_s: float
+) -> None:
+    """A compilation that never ends is ended; a user, or the session's job, may allow more time."""
+    result = str(tmp_path / "result.json")
+    dog = Watchdog(replace(REQUEST, result=result, start_limit_s=start_limit_s), clock, extra_s)
     clock.sleep(limit_s)
     assert dog.alarm() is None
     clock.sleep(0.1)
     kind, message = alarm_of(dog)
     dog._stacks.close()
     assert kind == "hang"
-    assert re.match(rf"the start-up .* {limit_s:g} s", message)
+    assert re.match(rf"the start-up .* {limit_s:g} s.* --netpipe-start-limit", message)
 
 
 def test_the_rounds_have_their_budget_and_ten_seconds(dog: Watchdog, clock: FakeClock) -> None:
