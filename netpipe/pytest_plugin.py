@@ -98,6 +98,15 @@ def pytest_runtestloop(session: pytest.Session) -> Generator[None, object, objec
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup() -> Generator[None, object, object]:
+    """Turn netpipe's errors in fixtures into failures without a traceback."""
+    try:
+        return (yield)
+    except NetpipeError as error:
+        raise make_failure(f"{type(error).__name__}: {error}") from None
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Turn netpipe's errors into failures without a traceback, or into a skip if inconclusive."""
     try:

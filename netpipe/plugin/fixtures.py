@@ -2,14 +2,14 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from netpipe.clock import RecordedClock
-from netpipe.errors import InconclusiveError, NetpipeError
+from netpipe.errors import InconclusiveError
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.jobs.request import REQUEST_VARIABLE
@@ -36,17 +36,9 @@ def activate(config: pytest.Config) -> None:
     """Register the run plugin, or in a session's process the session plugin, if it is missing."""
     is_session = bool(os.environ.get(REQUEST_VARIABLE))
     name = "netpipe.plugin.session_plugin" if is_session else "netpipe.plugin.run_plugin"
-    if config.pluginmanager.has_plugin(name):
-        return
-    # These imports are slow, and most pytest runs need neither.
-    if is_session:
-        from netpipe.plugin import session_plugin
-
-        config.pluginmanager.register(session_plugin, name)
-    else:
-        from netpipe.plugin import run_plugin
-
-        config.pluginmanager.register(run_plugin, name)
+    if not config.pluginmanager.has_plugin(name):
+        # The import is slow, and most pytest runs need neither plugin.
+        config.pluginmanager.register(import_module(name), name)
 
 
 def run_of(config: pytest.Config) -> "Run":
@@ -163,8 +155,7 @@ def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: "Subje
 
     Tests with the same fixtures and the same accelerator share one measurement.
     """
-    with _without_traceback():
-        measured = run_of(request.config).measurer.measure(_netpipe_subject)[-1]
+    measured = run_of(request.config).measurer.measure(_netpipe_subject)[-1]
     _add_verdict_properties(request.node, measured)
     return measured
 
@@ -187,14 +178,12 @@ def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
     from netpipe.testing import CountedWork
 
     run, test = run_of(request.config), request.node.nodeid
-    with _without_traceback():
-        profile = run.measurer.count_work(test, _netpipe_subject)
+    profile = run.measurer.count_work(test, _netpipe_subject)
 
     def compare() -> None:
         __tracebackhide__ = True
         if run.gate.compares:
-            with _without_traceback():
-                results = run.gate.decide_work(test, _netpipe_subject)
+            results = run.gate.decide_work(test, _netpipe_subject)
             _report(run, request.node, results)
 
     return CountedWork(profile, compare)
@@ -203,24 +192,13 @@ def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
 @pytest.fixture
 def netpipe_lint(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> dict[str, Any]:
     """Return the `netpipe.lint/1` document of `netpipe_loader`."""
-    with _without_traceback():
-        return run_of(request.config).measurer.lint(_netpipe_subject)
+    return run_of(request.config).measurer.lint(_netpipe_subject)
 
 
 @pytest.fixture
 def netpipe_resume(request: pytest.FixtureRequest, _netpipe_subject: "Subject") -> "ResumeReport":
     """Return a report on resuming `netpipe_loader` from saved states, in fresh processes."""
-    with _without_traceback():
-        return run_of(request.config).measurer.check_resume(_netpipe_subject)
-
-
-@contextmanager
-def _without_traceback() -> Iterator[None]:
-    """Turn a NetpipeError, whose message is for the user, into a failure without a traceback."""
-    try:
-        yield
-    except NetpipeError as error:
-        raise make_failure(f"{type(error).__name__}: {error}") from None
+    return run_of(request.config).measurer.check_resume(_netpipe_subject)
 
 
 @pytest.fixture
@@ -266,8 +244,7 @@ def netpipe_benchmark(
             durations_s = [getattr(session, quantity).median for session in sessions]
         _replay_durations(benchmark, _netpipe_clock, durations_s, measured)
         if run.gate.compares:
-            with _without_traceback():
-                results = run.gate.decide(node.nodeid, quantity, _netpipe_subject)
+            results = run.gate.decide(node.nodeid, quantity, _netpipe_subject)
             _report(run, node, results)
         return measured
 
@@ -291,7 +268,7 @@ def _replay_durations(
         load_cpu_ratio=measured.load_cpu_ratio.median,
     )
     benchmark.pedantic(
-        lambda: clock.advance(next(remaining)), rounds=len(durations_s), iterations=1
+        lambda: clock.advance(next(remaining, 0.0)), rounds=len(durations_s), iterations=1
     )
 
 

@@ -69,6 +69,11 @@ def test_a_comparison_without_benchmarks_is_silent(project: Project) -> None:
     result.assert_outcomes(passed=1)
 
 
+def test_a_profile_calls_the_benchmark_once_more(project: Project) -> None:
+    """pytest-benchmark profiles a call that has no measured duration."""
+    project.run("--benchmark-cprofile=tottime").assert_outcomes(passed=1)
+
+
 def test_a_number_is_refused(project: Project) -> None:
     """Netpipe's tests are always compared with the latest baseline."""
     project.record()

@@ -26,6 +26,17 @@ def test_a_hanging_loader_is_waited_for_once(project: Project) -> None:
     assert len(started) == 1
 
 
+def test_a_limit_that_cannot_be_held_has_no_traceback(project: Project) -> None:
+    """A fixture that refuses the marker fails the test in one line."""
+    marked = "import pytest\n@pytest.mark.netpipe(headroom=-1)\n"
+    project.has(f"{marked}def test_limits(netpipe_limits): pass")
+    result = project.run()
+    result.assert_outcomes(errors=1)
+    line_with(result, "MisuseError", "headroom")
+    result.stdout.no_fnmatch_line("*Traceback*")
+    result.stdout.no_fnmatch_line("*testing.py:*")
+
+
 @pytest.mark.parametrize(
     ("body", "outcomes"),
     [
