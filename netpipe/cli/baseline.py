@@ -22,7 +22,7 @@ from netpipe.cli.console import (
     run_child,
     with_tests,
 )
-from netpipe.errors import InputError
+from netpipe.errors import HarnessError, InputError
 from netpipe.reporting.tables import TerminalTable
 from netpipe.results.units import format_metric
 
@@ -73,7 +73,7 @@ def doctor(baselines: Path, as_json: bool) -> None:
     device, host = None, this_host()
     try:
         device = detection.find_device()
-    except detection.NoDeviceError as error:
+    except HarnessError as error:
         found.append((str(error), "or measure with an emulated accelerator"))
     document = detection.devices_document(device, host, baselines)
     if device:
@@ -107,7 +107,7 @@ def record(name: str, sessions: int | None, words: tuple[str, ...]) -> None:
     """Run the performance tests and keep their results as a baseline called NAME.
 
     The baseline holds the benchmarks that passed with valid verdicts. Further arguments go to
-    pytest: the folder of the performance tests (default: perf_tests), and flags.
+    pytest: the folder of the performance tests (default: perf_tests, or else perf), and flags.
     """
     if not name:
         raise InputError("netpipe baseline record", "NAME", "name the baseline", "none")
@@ -122,9 +122,9 @@ def record(name: str, sessions: int | None, words: tuple[str, ...]) -> None:
 @json_option
 def list_(baselines: Path, as_json: bool) -> None:
     """List the baselines of each device; exit with 1 if one cannot be read."""
-    from netpipe.gate.history import read_entries
+    from netpipe.gate.history import device_folders, read_entries
 
-    entries = [entry for device in _device_folders(baselines) for entry in read_entries(device)]
+    entries = [entry for device in device_folders(baselines) for entry in read_entries(device)]
     described = list(map(_describe, entries))
     if as_json:
         print_json({"schema": "netpipe.baselines/1", "baselines": described})
@@ -138,15 +138,6 @@ def list_(baselines: Path, as_json: bool) -> None:
     for error in errors:
         notes.print(f"netpipe: {error}", soft_wrap=True)
     sys.exit(FAILED if errors else FINE)
-
-
-def _device_folders(baselines: Path) -> list[Path]:
-    from netpipe.gate.history import device_folders
-
-    if not baselines.is_dir():
-        way_out = "Record a baseline, or say where it is"
-        raise InputError(baselines, "--baselines", "be a folder", "none", way_out)
-    return device_folders(baselines)
 
 
 def _describe(entry: "Entry") -> dict[str, Any]:
@@ -249,9 +240,9 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 def prune(baselines: Path, keep: int, yes: bool) -> None:
     """Remove all but the latest baselines of each device and its oldest comparable one."""
     from netpipe.gate.baseline import load_all
-    from netpipe.gate.history import find_superfluous
+    from netpipe.gate.history import device_folders, find_superfluous
 
-    for device in _device_folders(baselines):
+    for device in device_folders(baselines):
         for path in find_superfluous(load_all(device), keep):
             output.print(f"{'removed' if yes else 'would remove'} {path}")
             if yes:

@@ -29,10 +29,6 @@ _PACKAGES: Final = ("netpipe", "grain", "jax", "jaxlib", "numpy", "pyarrow", "ar
 _COMMAND: Final = (sys.executable, "-P", "-m", "netpipe.device.detection")
 
 
-class NoDeviceError(HarnessError):
-    """jax could not report its device."""
-
-
 def local_device(used: Sequence[Any] = ()) -> Device:
     """Describe the devices in use, which have a `platform` and a `device_kind`.
 
@@ -53,7 +49,7 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
     The command prints `{"platform", "kind", "count"}` as the last line of its standard output.
 
     Raises:
-        NoDeviceError: The child failed, took too long, or printed something else.
+        HarnessError: The child failed, took too long, or printed something else.
     """
     # By default jax preallocates three quarters of the accelerator's memory, which fails if another
     # process uses it.
@@ -66,6 +62,7 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
             env=environment,
             stdin=subprocess.DEVNULL,
             text=True,
+            errors="replace",
             timeout=time_limit_s,
         )
     except subprocess.TimeoutExpired as error:
@@ -172,9 +169,9 @@ def _make_device(platform: str, kind: str, count: int) -> Device:
     return Device(device_key(platform, host.cpu, host.cores), kind, platform, count)
 
 
-def _make_error(reason: str) -> NoDeviceError:
+def _make_error(reason: str) -> HarnessError:
     platforms = os.environ.get("JAX_PLATFORMS", "not set")
-    return NoDeviceError(
+    return HarnessError(
         f"jax must say which device it has; found {reason} with JAX_PLATFORMS {platforms}. "
         f"JAX_PLATFORMS=cpu ignores accelerators"
     )

@@ -195,7 +195,6 @@ def mark_if_not_comparable(found: Comparison, difference: str, reported: str) ->
         reason=reason,
         worse=None if difference else found.worse,
         is_open=False,
-        why_not=difference or "reported only",
         is_reported_only=bool(reported),
     )
 

@@ -31,7 +31,10 @@ class Entry:
 
 
 def device_folders(folder: Path) -> list[Path]:
-    """Return the folders of the device keys in `<baselines>`."""
+    """Return the folders of the device keys in `<baselines>`, which must be a folder."""
+    if not folder.is_dir():
+        way_out = "Record a baseline, or say where it is"
+        raise InputError(folder, "--baselines", "be a folder", "none", way_out)
     return sorted(path for path in folder.iterdir() if path.is_dir() and path.name != WORK_FOLDER)
 
 

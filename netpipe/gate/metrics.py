@@ -115,14 +115,12 @@ class Metric:
         `shared_cores` says whether the device shares its cores with the loader. `same_machine` says
         whether the baseline comes from this machine, not just from one of the same class.
         """
-        if self.is_share:
-            return self.bound
         bound = self.bound
         if self.depends_on_host and not same_machine:
             bound = max(bound, _BOUND_ON_ANOTHER_MACHINE)
         if shared_cores and self.unit == "s":
             bound = max(bound, _WALL_TIME_BOUND_ON_SHARED_CORES)
-        return log1p(bound)
+        return bound if self.is_share else log1p(bound)
 
     @property
     def duet_bound_change(self) -> float:

@@ -43,7 +43,6 @@ class Comparison:
         bound: The largest accepted value of `worse`.
         baseline: The baseline's name; "" for duets.
         is_open: Whether another session may change the outcome.
-        why_not: Why the outcome is NOT_COMPARED; "" for every other outcome.
         is_reported_only: Whether it is NOT_COMPARED by design, for any baseline of this device.
         shown_change: The change to show in a table instead of `worse`; "" for that.
         is_drift: Whether it was compared with the oldest comparable baseline, not the latest.
@@ -60,7 +59,6 @@ class Comparison:
     bound: float = inf
     baseline: str = ""
     is_open: bool = False
-    why_not: str = ""
     is_reported_only: bool = False
     shown_change: str = ""
     is_drift: bool = False

@@ -5,13 +5,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final, Literal, NotRequired, TypedDict
+from typing import Final, Literal, NotRequired, TypedDict
 
 from netpipe.files.text_files import read_json
 from netpipe.gate.baseline import RECORD_AGAIN, check_digest, list_all, refuse_moved, write_baseline
 from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.work_comparison import compare_work
-from netpipe.git import GitError, git
 from netpipe.results import documents
 from netpipe.results.fields import Text, parse
 from netpipe.results.work_profile import KINDS, WorkProfile, is_of_step, keep_own
@@ -41,7 +40,7 @@ class WorkBaselineDocument(TypedDict):
     """A baseline of work."""
 
     datetime: Text  #: The time of the recording, as ISO 8601.
-    commit_info: Mapping[str, object]  #: The counted commit; empty outside a repository.
+    commit_info: Mapping[str, object]  #: The counted commit, as pytest-benchmark describes it.
     netpipe: ProfilesPart
 
 
@@ -174,34 +173,26 @@ def _is_of_libraries(found: Comparison, now: WorkProfile, then: WorkProfile) -> 
 
 def _mark_not_judged(found: Comparison, differ: str) -> Comparison:
     reason = f"{found.reason}; not judged, since the versions differ: {differ}"
-    return replace(found, outcome=Outcome.NOT_COMPARED, worse=None, reason=reason, why_not=differ)
+    return replace(found, outcome=Outcome.NOT_COMPARED, worse=None, reason=reason)
 
 
 def save_work(
     folder: Path,
     name: str,
-    root: Path,
+    commit_info: Mapping[str, object],
     profiles: Mapping[str, WorkProfile],
     removed: Sequence[str] = (),
 ) -> Path:
     """Write a baseline to `<baselines>/work/<key>`, as `write_baseline` does.
 
-    `root` is the project's folder, whose commit is recorded. `removed` are tests of earlier
+    `commit_info` describes the commit as pytest-benchmark does. `removed` are tests of earlier
     baselines that no longer exist.
     """
     documents_of = {test: profile.to_document() for test, profile in profiles.items()}
     gone = {"removed": sorted(removed)} if removed else {}
     document = {
         "datetime": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit_info": _commit_info(root),
+        "commit_info": commit_info,
         "netpipe": {"schema": SCHEMA, "profiles": documents_of, **gone},
     }
     return write_baseline(folder, name, document)
-
-
-def _commit_info(root: Path) -> dict[str, Any]:
-    try:
-        dirty = bool(git(root, "status", "--porcelain"))
-        return {"id": git(root, "rev-parse", "HEAD"), "dirty": dirty}
-    except GitError:
-        return {}

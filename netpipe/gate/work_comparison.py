@@ -129,24 +129,22 @@ def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
     unjudged = partial(replace, found, outcome=Outcome.NOT_COMPARED, worse=None)
     prefix = f"{kind.name}{_CANNOT}"
     if why_not := _why_not_comparable(kind, now, then):
-        return unjudged(reason=prefix + why_not, why_not=why_not)
+        return unjudged(reason=prefix + why_not)
     if _judge(kind, every, overlapping)[0] is not outcome:
         reason = f"{prefix}{differ}; {_WAY_OUT}"
         return unjudged(outcome=Outcome.INCONCLUSIVE, reason=reason, is_open=not baseline)
     hidden = sum(max(every[part]) - min(every[part]) for part in left_out)
     passing = BOUND * sum(low for _, _, low, _ in every.values()) + kind.resolution
     if outcome is not Outcome.REGRESSED and hidden > max(passing, total_before - total):
-        return unjudged(reason=prefix + differ, why_not=differ)
+        return unjudged(reason=prefix + differ)
     return found
 
 
 def _compare_data(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline: str) -> Comparison:
     """Compare the batches themselves: any difference is a regression."""
     if why_not := _why_not_comparable(kind, now, then):
-        return Comparison(
-            Outcome.NOT_COMPARED, kind.name, 0.0, None, f"{kind.name}{_CANNOT}{why_not}",
-            baseline=baseline, why_not=why_not,
-        )  # fmt: skip
+        reason = f"{kind.name}{_CANNOT}{why_not}"
+        return Comparison(Outcome.NOT_COMPARED, kind.name, 0.0, None, reason, baseline=baseline)
     if kind.name == "contents":
         pairs = zip(now.contents, then.contents, strict=True)
         differing = [number for number, (new, old) in enumerate(pairs) if new != old]

@@ -15,14 +15,12 @@ from netpipe.linting.rules import LOCAL_ONLY, NO_GRAIN_GRAPH, RULES, UNUSED_SILE
 from netpipe.linting.rules.finding import LintFinding, Pipeline, Reads, SilencedFinding
 from netpipe.results.fields import Document, Must
 
-SCHEMA = "netpipe.lint/1"
-
 
 @dataclass(frozen=True)
 class LintReport(Document):
     """The findings of all rules in one pipeline, in the order of the rules."""
 
-    SCHEMA = SCHEMA
+    SCHEMA = "netpipe.lint/1"
 
     #: The standard that the pipeline is judged by: speed, or batches that do not depend on the
     #: number of workers.

@@ -177,10 +177,7 @@ def dismiss_machine_alarm(
     if stored.outcome not in ALARMS or not is_code_innocent:
         return result
     # The machine has changed, so the baseline no longer applies.
-    why_not = "the machine has changed, not the code"
     slow_too = f"and so is its commit {commit[:12]} on this machine now"
-    reason = f"{stored.reason}, {slow_too}: {why_not}"
-    dismissed = replace(
-        stored, outcome=Outcome.NOT_COMPARED, reason=reason, is_open=False, why_not=why_not
-    )
+    reason = f"{stored.reason}, {slow_too}: the machine has changed, not the code"
+    dismissed = replace(stored, outcome=Outcome.NOT_COMPARED, reason=reason, is_open=False)
     return replace(result, comparison=dismissed, waiver=None)

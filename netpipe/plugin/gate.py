@@ -208,7 +208,7 @@ class Gate:
         if results and waiver.metric not in metrics:
             return "that metric does not decide on the benchmark"
         waived = [result for result in results if result.comparison.metric == waiver.metric]
-        judged = [result for result in waived if not result.comparison.why_not]
+        judged = [result for result in waived if result.comparison.outcome not in UNJUDGED]
         # A change within a wider bound may fail again on another machine.
         needed = any(
             each.passes_by_wider_bound or each.comparison.outcome not in NO_WORSE for each in judged

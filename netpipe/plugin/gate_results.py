@@ -11,7 +11,7 @@ from netpipe.gate.metrics import GATED, METRICS, Metric
 from netpipe.gate.outcomes import UNJUDGED, WORST_FIRST, Comparison, Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.results.measurement import Interval, Measurement
-from netpipe.results.units import format_percent, format_seconds
+from netpipe.results.units import format_metric, format_percent
 from netpipe.results.work_profile import KINDS
 from netpipe.verdict.decision import judge
 
@@ -164,7 +164,7 @@ def _metric_lines(
 ) -> Iterator[str]:
     comparison, metric = failed.comparison, METRICS[failed.comparison.metric]
     assert comparison.then is not None
-    now, then = _format_value(metric, comparison.now), _format_value(metric, comparison.then)
+    now, then = (format_metric(metric.name, each) for each in (comparison.now, comparison.then))
     beside = failed.against or "the baseline"
     yield f"metric:    {metric.name}, {'lower' if metric.lower_is_better else 'higher'} is better"
     yield f"value:     {now}, {beside} {then} (medians over sessions)"
@@ -179,13 +179,9 @@ def _metric_lines(
             yield f"baseline:  {path}, commit {baseline.commit[:12]}, {baseline.recorded[:16]}"
         if sessions := baseline.sessions.get(failed.benchmark, ()):
             value = median(map(metric.value, sessions))
-            history.append(f"{path.name.partition('_')[0]} {_format_value(metric, value)}")
+            history.append(f"{path.name.partition('_')[0]} {format_metric(metric.name, value)}")
     if history:
         yield f"history:   {', '.join(history)}"
-
-
-def _format_value(metric: Metric, value: float) -> str:
-    return format_seconds(value) if metric.unit == "s" else f"{value:.3g} {metric.unit}".rstrip()
 
 
 def junit_properties(comparison: Comparison) -> Iterator[tuple[str, object]]:
@@ -198,7 +194,7 @@ def junit_properties(comparison: Comparison) -> Iterator[tuple[str, object]]:
         yield "netpipe_value", comparison.now
         yield "netpipe_baseline", comparison.baseline
         yield "netpipe_baseline_value", comparison.then
-    if comparison.worse is not None and not comparison.why_not:
+    if comparison.worse is not None and comparison.outcome not in UNJUDGED:
         yield "netpipe_worse", comparison.worse.median
         yield "netpipe_bound", comparison.bound
         yield "netpipe_sessions", comparison.worse.n

@@ -13,6 +13,7 @@ from statistics import median
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import pytest
+from pytest_benchmark.utils import get_commit_info
 
 from netpipe.errors import InputError, NetpipeError
 from netpipe.files.paths import exists
@@ -181,7 +182,10 @@ def _save_work(
 ) -> Path:
     earlier = find_counted(load_work_baselines(folder))
     removed = _find_removed(earlier, run, session, partial(requests, fixture="netpipe_work"))
-    return save_work(folder, str(run.options.record), session.config.rootpath, profiles, removed)
+    # Without pytest-benchmark's plugin, its hook is missing too.
+    hook = getattr(session.config.hook, "pytest_benchmark_generate_commit_info", None)
+    commit = hook(config=session.config) if hook else get_commit_info()
+    return save_work(folder, str(run.options.record), commit, profiles, removed)
 
 
 def write_json(run: Run, path: Path) -> None:

@@ -11,15 +11,9 @@ import jsonschema
 import pytest
 
 import netpipe
-from netpipe.device.detection import (
-    NoDeviceError,
-    devices_document,
-    find_device,
-    local_device,
-    require_device,
-)
+from netpipe.device.detection import devices_document, find_device, local_device, require_device
 from netpipe.device.host import this_host
-from netpipe.errors import MisuseError, NetpipeError
+from netpipe.errors import HarnessError, MisuseError, NetpipeError
 from netpipe.results.measurement import Device, Host
 
 SCHEMA = Path(netpipe.__file__).parent / "schemas" / "devices.1.json"
@@ -84,26 +78,29 @@ def test_the_child_takes_no_memory_ahead(monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("answer", ["", "hello", "[1]", "3", '{"platform": "gpu"}'])
 def test_another_answer_is_an_error(answer: str) -> None:
     """The error quotes an unexpected answer."""
-    with pytest.raises(NoDeviceError, match="found the answer"):
+    with pytest.raises(HarnessError, match="found the answer"):
         find_device(command=saying(answer))
 
 
 def test_a_failing_child_is_quoted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message has the last line of jax's error."""
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    with pytest.raises(NoDeviceError, match="no GPU here with JAX_PLATFORMS cpu"):
+    with pytest.raises(HarnessError, match="no GPU here with JAX_PLATFORMS cpu"):
         find_device(command=child("import sys; sys.exit('long story\\nno GPU here')"))
+    not_text = "import os; os.write(2, b'no \\xff here'); raise SystemExit(1)"
+    with pytest.raises(HarnessError, match="no \N{REPLACEMENT CHARACTER} here"):
+        find_device(command=child(not_text))
 
 
 def test_a_silent_failure_is_named_by_its_exit_code() -> None:
     """A child that dies silently is reported by its exit code."""
-    with pytest.raises(NoDeviceError, match="found exit code 7"):
+    with pytest.raises(HarnessError, match="found exit code 7"):
         find_device(command=child("raise SystemExit(7)"))
 
 
 def test_a_child_that_never_answers_is_ended() -> None:
     """The query ends at its time limit."""
-    with pytest.raises(NoDeviceError, match=r"in 0\.5 s") as caught:
+    with pytest.raises(HarnessError, match=r"in 0\.5 s") as caught:
         find_device(0.5, command=child("import signal; signal.pause()"))
     assert isinstance(caught.value.__cause__, subprocess.TimeoutExpired)
     assert caught.value.__cause__.timeout == 0.5

@@ -28,6 +28,7 @@ from tests.work_profiles import PROFILE, VERSIONS, make_profile
 
 TEST = "perf_tests/test_work.py::test_work"
 KEY = "python3.11.7-grain0.2.18-jax0.10.2-arrayrecord0.8.3"
+COMMIT = {"id": "4e5cdbbd1d76", "dirty": False}
 
 
 @pytest.fixture
@@ -41,10 +42,10 @@ def test_the_key_names_what_does_the_work() -> None:
     assert work_key({**VERSIONS, "scipy": "1.0"}) == KEY
 
 
-def test_a_baseline_is_read_back(tmp_path: Path, folder: Path) -> None:
+def test_a_baseline_is_read_back(folder: Path) -> None:
     """The newest baseline comes last; its name has the key and the file."""
-    save_work(folder, "first", tmp_path, {TEST: PROFILE})
-    path = save_work(folder, "second", tmp_path, {TEST: make_profile(batches=3)})
+    save_work(folder, "first", COMMIT, {TEST: PROFILE})
+    path = save_work(folder, "second", COMMIT, {TEST: make_profile(batches=3)})
     first, second = load_work_baselines(folder)
     assert first.profiles == {TEST: PROFILE}
     assert second.profiles[TEST].batches == 3
@@ -52,18 +53,18 @@ def test_a_baseline_is_read_back(tmp_path: Path, folder: Path) -> None:
     assert second.name == f"work/{KEY}/0002_second.json"
 
 
-def test_a_removed_test_counts_until_it_is_recorded_again(tmp_path: Path, folder: Path) -> None:
+def test_a_removed_test_counts_until_it_is_recorded_again(folder: Path) -> None:
     """A later baseline removes a test of an earlier one; one of some tests removes none."""
-    save_work(folder, "first", tmp_path, {TEST: PROFILE, "other": PROFILE})
+    save_work(folder, "first", COMMIT, {TEST: PROFILE, "other": PROFILE})
     assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
-    save_work(folder, "second", tmp_path, {TEST: PROFILE})
+    save_work(folder, "second", COMMIT, {TEST: PROFILE})
     assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
-    save_work(folder, "third", tmp_path, {TEST: PROFILE}, removed=["other"])
+    save_work(folder, "third", COMMIT, {TEST: PROFILE}, removed=["other"])
     found = load_work_baselines(folder)
     assert find_counted(found) == {TEST}
     assert compare_with_baselines(TEST, PROFILE, found)
     assert compare_with_baselines("other", PROFILE, found) == ()
-    save_work(folder, "fourth", tmp_path, {"other": PROFILE})
+    save_work(folder, "fourth", COMMIT, {"other": PROFILE})
     assert find_counted(load_work_baselines(folder)) == {TEST, "other"}
 
 
@@ -106,7 +107,7 @@ def record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Record:
         recorded = datetime(2026, 1, next(days), tzinfo=UTC)
         monkeypatch.setattr(work_baselines, "datetime", SimpleNamespace(now=lambda _: recorded))
         profile = make_profile(versions={**VERSIONS, **versions})
-        save_work(tmp_path / work_key(profile.versions), "first", tmp_path, {TEST: profile})
+        save_work(tmp_path / work_key(profile.versions), "first", COMMIT, {TEST: profile})
 
     return record
 
@@ -133,7 +134,7 @@ def test_the_same_versions_come_first(tmp_path: Path, record: Record) -> None:
 
 def test_a_baseline_without_profiles(tmp_path: Path, record: Record) -> None:
     """It holds no test, and is less similar than any other."""
-    save_work(tmp_path / KEY, "empty", tmp_path, {})
+    save_work(tmp_path / KEY, "empty", COMMIT, {})
     assert compare_with_baselines(TEST, PROFILE, load_nearest(tmp_path, VERSIONS)) == ()
     record(grain="0.2.17")
     (found,) = load_nearest(tmp_path, VERSIONS)
@@ -150,7 +151,7 @@ def test_the_last_of_equally_similar_versions(tmp_path: Path, record: Record) ->
 
 def compare_with_older_grain(folder: Path, then: WorkProfile, now: WorkProfile) -> dict[str, str]:
     """Return the outcome of each kind of work, with another release of Grain."""
-    save_work(folder, "first", folder, {TEST: then})
+    save_work(folder, "first", COMMIT, {TEST: then})
     now = replace(now, versions={**VERSIONS, "grain": "0.2.19"})
     found = compare_with_baselines(TEST, now, load_work_baselines(folder))
     return {each.metric: each.outcome for each in found}
@@ -195,7 +196,7 @@ def test_other_versions_may_pack_differently(folder: Path) -> None:
 
 def test_other_versions_of_libraries(folder: Path) -> None:
     """More calls and allocations by libraries pass; what only they decide is not compared."""
-    save_work(folder, "first", folder, {TEST: PROFILE})
+    save_work(folder, "first", COMMIT, {TEST: PROFILE})
     now = with_versions(grain="0.2.19")
     compared = compare_with_baselines(TEST, now, load_work_baselines(folder))
     assert {found.metric: found.outcome for found in compared} == {
@@ -203,7 +204,6 @@ def test_other_versions_of_libraries(folder: Path) -> None:
         "sent_bytes": Outcome.NOT_COMPARED,
     }
     (sent,) = (found for found in compared if found.metric == "sent_bytes")
-    assert sent.why_not == "grain 0.2.19 instead of 0.2.18"
     assert sent.reason.endswith("the versions differ: grain 0.2.19 instead of 0.2.18")
 
 
@@ -213,7 +213,7 @@ def test_other_versions_of_libraries(folder: Path) -> None:
 )
 def test_more_work_of_own_code(folder: Path, kind: str, part: str, more: float) -> None:
     """More calls by the user's functions, and more of their allocations, regress nevertheless."""
-    save_work(folder, "first", folder, {TEST: PROFILE})
+    save_work(folder, "first", COMMIT, {TEST: PROFILE})
     now = with_versions(grain="0.2.19")
     if kind == "calls":
         now.callers[part]["rows.encode"] += more  # type: ignore[index]
@@ -239,7 +239,7 @@ def test_more_work_of_own_code(folder: Path, kind: str, part: str, more: float) 
 )
 def test_a_changed_baseline_is_refused(folder: Path, edit: object, field: str) -> None:
     """The error names the file and the field."""
-    path = save_work(folder, "first", folder, {TEST: PROFILE})
+    path = save_work(folder, "first", COMMIT, {TEST: PROFILE})
     document = json.loads(path.read_text())
     edit(document)  # type: ignore[operator]
     path.write_text(json.dumps(document))
@@ -258,8 +258,8 @@ def test_a_changed_baseline_is_refused(folder: Path, edit: object, field: str) -
 )
 def test_a_renamed_baseline_is_refused(folder: Path, to: str, message: str) -> None:
     """Otherwise a run would be compared with another recording, or with none."""
-    save_work(folder, "first", folder, {TEST: PROFILE})
-    path, moved = save_work(folder, "second", folder, {TEST: PROFILE}), folder / to
+    save_work(folder, "first", COMMIT, {TEST: PROFILE})
+    path, moved = save_work(folder, "second", COMMIT, {TEST: PROFILE}), folder / to
     moved.parent.mkdir(exist_ok=True)
     path.rename(moved)
     with pytest.raises(InputError, match=message):
@@ -270,10 +270,10 @@ def test_the_newest_baseline_decides_on_the_loader(folder: Path) -> None:
     """The step is compared with the newest baseline of its own backend."""
     counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
     now = make_profile(counts=counts, step_backend="cpu")
-    save_work(folder, "cpu", folder, {TEST: now})
+    save_work(folder, "cpu", COMMIT, {TEST: now})
     on_gpu = make_profile(counts={**counts, "sent_bytes": {"": 1.0}}, step_backend="gpu")
-    save_work(folder, "gpu", folder, {TEST: on_gpu})
-    save_work(folder, "other", folder, {"another test": now})
+    save_work(folder, "gpu", COMMIT, {TEST: on_gpu})
+    save_work(folder, "other", COMMIT, {"another test": now})
     baselines = load_work_baselines(folder)
     compared = {found.metric: found for found in compare_with_baselines(TEST, now, baselines)}
     assert compared["sent_bytes"].outcome is Outcome.REGRESSED
@@ -286,7 +286,7 @@ def test_the_newest_baseline_decides_on_the_loader(folder: Path) -> None:
 def test_a_step_of_another_backend_is_not_compared(folder: Path) -> None:
     """If no baseline has the step's backend, the reason says so."""
     counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
-    save_work(folder, "gpu", folder, {TEST: make_profile(counts=counts, step_backend="gpu")})
+    save_work(folder, "gpu", COMMIT, {TEST: make_profile(counts=counts, step_backend="gpu")})
     now = make_profile(counts=counts, step_backend="cpu")
     compared = compare_with_baselines(TEST, now, load_work_baselines(folder))
     assert {found.metric for found in compared if found.outcome is Outcome.NOT_COMPARED} == {
@@ -297,8 +297,8 @@ def test_a_step_of_another_backend_is_not_compared(folder: Path) -> None:
 def test_a_removed_step_is_not_compared(folder: Path) -> None:
     """An older baseline without a step does not hide that the newest one has a step."""
     counts = {**PROFILE.counts, "step_flops": {"": 5.0}}
-    save_work(folder, "without", folder, {TEST: PROFILE})
-    save_work(folder, "with", folder, {TEST: make_profile(counts=counts, step_backend="cpu")})
+    save_work(folder, "without", COMMIT, {TEST: PROFILE})
+    save_work(folder, "with", COMMIT, {TEST: make_profile(counts=counts, step_backend="cpu")})
     compared = compare_with_baselines(TEST, PROFILE, load_work_baselines(folder))
     assert [found.metric for found in compared if found.outcome is Outcome.NOT_COMPARED] == [
         "step_flops"
@@ -315,7 +315,7 @@ def test_the_folder_is_no_device(tmp_path: Path) -> None:
 def test_a_change_of_a_work_baseline_is_seen(tmp_path: Path) -> None:
     """A new recording of work is reported like one of a device; a damaged one is refused."""
     (tmp_path / "before").mkdir()
-    path = save_work(tmp_path / "after" / "work" / KEY, "first", tmp_path, {TEST: PROFILE})
+    path = save_work(tmp_path / "after" / "work" / KEY, "first", COMMIT, {TEST: PROFILE})
     (change,) = file_changes(tmp_path / "before", tmp_path / "after")
     assert (change.kind, change.file) == ("added", f"work/{KEY}/0001_first.json")
     path.write_text("{half")

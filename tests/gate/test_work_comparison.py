@@ -162,7 +162,7 @@ def test_a_rise_in_a_part_that_is_left_out_does_not_pass() -> None:
     )
     found = find(now, "calls", then)
     assert found.outcome is Outcome.NOT_COMPARED
-    assert "rows.encode (480 calls to 690 calls, before 400 calls to 571 calls)" in found.why_not
+    assert "rows.encode (480 calls to 690 calls, before 400 calls to 571 calls)" in found.reason
     assert "as before" not in found.reason
 
 
@@ -390,7 +390,6 @@ def test_what_cannot_be_compared_says_why(now: WorkProfile, kind: str, why_not: 
     """A kind that cannot be compared is NOT_COMPARED, never PASS."""
     found = find(now, kind)
     assert found.outcome is Outcome.NOT_COMPARED
-    assert found.why_not == why_not
     assert why_not in found.reason
 
 

@@ -107,7 +107,7 @@ def test_the_first_line_fits_the_short_summary() -> None:
         (
             "train_s_per_step",
             replace(recorded(), sync_probe_fraction=0.9),
-            "0.9 of the steps, the baseline 0 of the steps (medians over sessions)",
+            "0.9, the baseline 0 (medians over sessions)",
             "sync_probe_fraction, lower is better",
         ),
     ],
