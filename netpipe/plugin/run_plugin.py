@@ -8,7 +8,8 @@ import os
 import shlex
 import shutil
 from collections.abc import Generator, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any, TypeVar
 
 import pytest
 
+from netpipe.errors import InputError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.files.whole_file import refuse_unwritable, writable_folder
-from netpipe.gate.acceptance import read_acceptance
+from netpipe.gate.acceptance import Acceptance, read_acceptance
+from netpipe.gate.waivers import FILE as WAIVERS
 from netpipe.other_version import TYPED_VARIABLE
 from netpipe.plugin import github, other_plugins, session_nodes, summary
 from netpipe.plugin.against import Against, recorded_commit
@@ -167,7 +170,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         _open(config, signals_as_errors(run.interrupt))  # so that a killed run cleans up
     with as_usage_error():
         if timed and (run.measurer.compares or run.options.against == BASELINE):
+            run.gate.acceptance = _read_acceptance(run, config, run.options.baselines_at)
             _find_baselines(run, session)
+        elif timed and run.measurer.against and (run.options.baselines / WAIVERS).exists():
+            run.gate.acceptance = _read_acceptance(run, config, "here")
+            with suppress(InputError):  # The folder may lie outside the repository.
+                there = _read_acceptance(run, config, run.measurer.against.commit.sha)
+                run.gate.acceptance = replace(run.gate.acceptance, added=there.added)
         if has_compared:
             _prepare_other_version(run, config)
 
@@ -191,16 +200,16 @@ def _prepare_other_version(run: Run, config: pytest.Config) -> None:
         run.measurer.against.prepare()
 
 
-def _find_baselines(run: Run, session: pytest.Session) -> None:
-    config = session.config
-
+def _read_acceptance(run: Run, config: pytest.Config, at: str) -> Acceptance:
     def temporary() -> Path:
         return _open(config, temporary_folder("baselines"))
 
-    options, root = run.options, config.rootpath
-    run.gate.acceptance = read_acceptance(
-        options.baselines, options.baselines_at, root, os.environ, temporary
-    )
+    options = run.options
+    return read_acceptance(options.baselines, at, config.rootpath, os.environ, temporary)
+
+
+def _find_baselines(run: Run, session: pytest.Session) -> None:
+    config, options = session.config, run.options
     marked = set(map(session_nodes.marked_accelerator, filter(is_benchmark, session.items)))
     compared = {*filter(None, marked), *options.accelerators * (None in marked)}
     # Benchmarks may be lost from the baselines of the others.

@@ -129,6 +129,30 @@ def test_a_damaged_file_is_a_usage_error(slower: Project) -> None:
     assert not slower.requests
 
 
+def test_a_regression_against_a_commit_is_waived(
+    slower: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run without baselines reads the waivers, shows new ones, and needs no merge base."""
+    monkeypatch.setenv("CI_MERGE_REQUEST_DIFF_BASE_SHA", "0" * 40)
+    init(slower.pytester.path)
+    commit(slower.pytester.path)
+    waive(slower)
+    sessions = [costly(), *[recorded(), costly()] * 3]
+    slower.sessions = [*sessions]
+    result = slower.run("--netpipe-against", "HEAD")
+    assert result.ret == pytest.ExitCode.OK
+    line_with(result, "test_load_time", "1.50 x", "REGRESSED against HEAD, waived until 2999-12-31")
+    line_with(result, "waiver added by this change", ITSELF)
+    result.stdout.no_fnmatch_line("*baselines of*")
+    waive(slower, expires="2020-01-01")
+    slower.sessions = sessions
+    result = slower.run("--netpipe-against", "HEAD")
+    result.assert_outcomes(failed=1)
+    line_with(result, "REGRESSED against HEAD", "its waiver expired on 2020-01-01")
+    slower.sessions = [recorded()]
+    assert slower.run("--netpipe-against", "HEAD").ret == pytest.ExitCode.OK
+
+
 def test_a_run_that_compares_nothing_reads_no_waivers(slower: Project) -> None:
     """An expired waiver does not fail it."""
     waive(slower, expires="2020-01-01")
