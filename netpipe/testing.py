@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from itertools import chain
@@ -277,7 +278,9 @@ def expect_well_shuffled(
 def _as_positions(named: Iterable[Any]) -> Any:
     import numpy as np
 
-    positions = np.array([*named])
+    with suppress(TypeError):  # A batch of one element may be named by one number.
+        named = [*named]
+    positions = np.atleast_1d(np.array(named))
     if positions.size and (positions.ndim != 1 or positions.dtype.kind not in "iu"):
         found = f"{positions.dtype}{[*positions.shape]}"
         raise MisuseError(f"key must return a whole number for each element; found {found}")

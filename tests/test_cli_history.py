@@ -44,6 +44,29 @@ def test_a_run_is_added_to_its_commit(netpipe: Netpipe, run: Path) -> None:
     assert entries[0].values[TEST]["load_s_per_batch"] == 0.012
 
 
+def test_a_signed_commit_is_found(netpipe: Netpipe, run: Path, repository: Path) -> None:
+    """With log.showSignature, git prints what gpg says before the commit."""
+
+    def git(*words: str, text: str = "") -> str:
+        done = subprocess.run(
+            ["git", *words], input=text, capture_output=True, text=True, check=True
+        )
+        return done.stdout
+
+    marks = ("-----BEGIN PGP SIGNATURE-----", " ", " x", " -----END PGP SIGNATURE-----")
+    signature = "gpgsig " + "\n".join(marks)
+    made = git("cat-file", "commit", "HEAD").replace("\n\n", f"\n{signature}\n\n", 1)
+    signed = git("hash-object", "-t", "commit", "-w", "--stdin", text=made).strip()
+    git("update-ref", "HEAD", signed)
+    (repository / "gpg.sh").write_text("#!/bin/sh\necho 'gpg: Good signature from A' >&2\n")
+    (repository / "gpg.sh").chmod(0o755)
+    git("config", "gpg.program", str(repository / "gpg.sh"))
+    git("config", "log.showSignature", "true")
+    assert "Good signature" in git("log", "-1")
+    assert netpipe("history", "add", run, "history.jsonl").exit_code == 0
+    assert [entry.commit for entry in read_entries(Path("history.jsonl"))] == [signed]
+
+
 def test_an_unknown_commit_is_refused(netpipe: Netpipe, run: Path) -> None:
     """Nothing is written."""
     ended = netpipe("history", "add", run, "history.jsonl", "--commit", "nowhere")

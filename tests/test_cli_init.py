@@ -216,6 +216,7 @@ def test_on_a_terminal_the_user_is_asked(
         ("src/shop/none.py:batches", "file must exist; found none"),
         ("batches", "a target must be package.module:name"),
         ("src/shop/my-input.py:batches", "must be a name that Python can import"),
+        ("shop.input:batches 8", "must have no arguments"),
     ],
 )
 def test_a_named_loader_must_be_usable(

@@ -131,6 +131,26 @@ def test_a_declared_change_is_accepted_and_shown(netpipe: Netpipe, repository: P
 
 
 @pytest.mark.usefixtures("reading_here")
+def test_a_base_that_fails_without_its_shuffle_loses_one_answer(
+    netpipe: Netpipe, repository: Path
+) -> None:
+    """The other questions about the data are answered."""
+    fails = (
+        "def batches(shuffle=True):\n    if not shuffle:\n        raise SessionError('no order')"
+    )
+    change(repository, "def batches():", fails)
+    change(repository, "import numpy", "from netpipe.errors import SessionError\nimport numpy")
+    git(repository, "commit", "--all", "--message", "shuffle")
+    change(repository, "range(6)", "reversed(range(6))")
+    result = netpipe(*TARGET, "HEAD", "--json")
+    found = json.loads(result.stdout)
+    assert (result.exit_code, found["verdict"]) == (1, "REFUSED")
+    assert outcomes(found)["shuffled"] == "NOT_COMPARED"
+    assert outcomes(found)["complete"] == "COMPLETE"
+    assert "cannot be read without its shuffle" in found["checks"][1]["reason"]
+
+
+@pytest.mark.usefixtures("reading_here")
 def test_a_base_that_is_not_reproducible_decides_nothing(
     netpipe: Netpipe, repository: Path
 ) -> None:

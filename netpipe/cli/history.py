@@ -41,7 +41,8 @@ def add(result: Path, file: Path, commit: str, benchmark: Path | None) -> None:
     way_out = "pytest perf_tests --netpipe-json FILE writes such a document"
     check_schema(document["schema"], ("netpipe.run/1",), result, way_out=way_out)
     try:
-        sha, date = git(Path(), "log", "-1", "--format=%H %cI", commit, "--").split()
+        words = ("log", "-1", "--no-show-signature", "--format=%H %cI", commit, "--")
+        sha, date = git(Path(), *words).split()
         is_changed = commit == "HEAD" and git(Path(), "status", "--porcelain", "-uno")
     except (GitError, ValueError) as error:
         raise InputError("netpipe history add", "--commit", "be a commit here", error) from error

@@ -84,6 +84,8 @@ def _choose_others(folder: Path, named: dict[str, Target | None]) -> dict[str, T
 def _locate(folder: Path, target: Target, role: str) -> tuple[str, str, tuple[str, ...]]:
     """Return the module, name and import folders of a target; raise a MisuseError if unusable."""
     where, name = target.where, target.name
+    if target.arguments:
+        raise MisuseError(f"{target} must have no arguments; write a function that passes them")
     if not where.endswith(".py"):
         stem = where.partition(".")[0]
         names = (stem, f"{stem}.py")
@@ -101,7 +103,7 @@ def _locate(folder: Path, target: Target, role: str) -> tuple[str, str, tuple[st
     if not path.stem.isidentifier():
         raise MisuseError(f"{where}: must be a name that Python can import; rename the file")
     root = path.parent
-    while (root / "__init__.py").exists():
+    while root.name.isidentifier() and (root / "__init__.py").exists():
         root = root.parent
     module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
     return module, name, (os.path.relpath(root, folder.resolve()), ".")
@@ -142,7 +144,7 @@ def _budget_s(step_ms: int) -> int:
 @click.argument("folder", type=PathType(exists=True, file_okay=False, path_type=Path), default=".")
 @click.option("--loader", type=target_type, help="Makes the pipeline (default: the one in FOLDER).")
 @click.option("--step", type=target_type, help="Makes (state, step) (default: the one in FOLDER).")
-@click.option("--loop", type=target_type, help="Trains (default: the one in FOLDER).")
+@click.option("--loop", type=target_type, help="The loop (default: the one in FOLDER).")
 @click.option("--agent", is_flag=True, help="Also write AGENTS.md, a page for coding agents.")
 @click.option("--no-run", is_flag=True, help="Write the files without running them.")
 def init(

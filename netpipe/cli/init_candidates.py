@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
+from warnings import catch_warnings
 
 _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset", "DataLoader"}
 _LOADER_CLASS: Final = re.compile(r"[A-Z]\w*(Loader|Dataset|Pipeline|Iterator)")
@@ -85,7 +86,9 @@ def _parse_files(folder: Path) -> Iterator[tuple[str, ast.Module]]:
         place = path.relative_to(folder)
         if not any(map(_OTHER_CODE.fullmatch, place.parts)):
             with suppress(OSError, SyntaxError, ValueError):  # Python could not import it either.
-                yield str(place), ast.parse(path.read_bytes())
+                with catch_warnings(action="ignore"):
+                    tree = ast.parse(path.read_bytes())
+                yield str(place), tree
 
 
 def _list_candidates(path: str, tree: ast.Module, makers: set[str]) -> Iterator[Candidate]:

@@ -141,7 +141,9 @@ def with_one_epoch(loader: Callable[..., Any], *, shuffles: bool = True) -> Load
                 replaced.enter_context(skip(lambda _: lambda made, *_, **__: made))
             for kind in _SAMPLERS:
                 replaced.enter_context(replaced_method(kind, "__init__", fix))
-            return loader(**{name: fixed[name] for name in fixed if takes_parameters(loader, name)})
+            # A loader's own `window_size` may be anything.
+            named = (name for name in fixed if name != "window_size")
+            return loader(**{n: fixed[n] for n in named if takes_parameters(loader, n)})
 
     return make
 

@@ -211,17 +211,17 @@ def list_series(entries: Iterable[Entry]) -> list[Series]:
     another series.
     """
     found: dict[_Key, dict[str, tuple[Entry, list[float]]]] = defaultdict(dict)
-    latest: dict[_Key, _Key] = {}
+    latest: dict[_Key, str] = {}
     # A commit's date has the time zone of its author.
     for entry in sorted(entries, key=lambda each: datetime.fromisoformat(each.date).astimezone()):
         for test, name, value in entry.list_values():
             host = entry.host if find_metric(name).depends_on_host else ""
             key: _Key = (test, name, entry.device, host, entry.data)
             found[key].setdefault(entry.commit, (entry, []))[1].append(value)
-            latest[key[:3]] = key
+            latest[key[:3]] = entry.commit
     series = []
     for key, commits in found.items():
         taken, values = zip(*commits.values(), strict=True)
-        has_ended = latest[key[:3]] != key
+        has_ended = latest[key[:3]] not in commits
         series.append(Series(key[0], key[1], taken, tuple(map(median, values)), has_ended))
     return series

@@ -142,13 +142,17 @@ def resolve(target: Target) -> Callable[..., Any]:
         return found  # type: ignore[no-any-return]
     # Importing MaxText, for instance, takes seconds, which must not count as the loader's start.
     getattr(found, "netpipe_prepare", lambda *_: None)(*target.arguments)
-    return partial(found, *target.arguments)
+    made = partial(found, *target.arguments)
+    for name in ("netpipe_storage", "flops_per_step"):
+        if hasattr(found, name):
+            setattr(made, name, getattr(found, name))
+    return made
 
 
 def _module_of_file(path: Path) -> ModuleType:
     if not path.is_file():
         raise MisuseError(f"{path}: file must exist; found none")
-    _add_folder(path.resolve().parent)
+    _add_folder(path.resolve().parent, own=path.stem)
     try:
         found = find_spec(path.stem)
     except (ImportError, ValueError):  # the stem contains a dot
@@ -162,11 +166,12 @@ def _module_of_file(path: Path) -> ModuleType:
     return _module(path.stem)
 
 
-def _add_folder(folder: Path, wanted: str = "") -> None:
+def _add_folder(folder: Path, wanted: str = "", own: str = "") -> None:
     """Put a folder on `sys.path`, after the standard library, which its files must not hide.
 
     The folder comes before the installed packages, so that a checkout hides its installed copy. It
-    comes last if a file other than `wanted` has an installed module's name, such as `grain.py`.
+    comes last if a file other than `wanted` has an installed module's name, such as `grain.py`, and
+    after the current folder unless that hides `own`, as one conftest.py hides another.
     """
     if str(folder) in sys.path:
         return
@@ -178,8 +183,12 @@ def _add_folder(folder: Path, wanted: str = "") -> None:
     standard = [n for n, entry in enumerate(sys.path) if Path(entry) in folders]
     behind = max(standard, default=-1) + 1
     names = {file.stem for file in folder.glob("*.py")} - {wanted}
-    if any(PathFinder.find_spec(name, sys.path[behind:]) for name in names):
+    here = str(Path.cwd())
+    installed = [entry for entry in sys.path[behind:] if entry != here]
+    if any(PathFinder.find_spec(name, installed) for name in names):
         behind = len(sys.path)
+    elif here in sys.path and not PathFinder.find_spec(own, [here]):
+        behind = max(behind, sys.path.index(here) + 1)
     sys.path.insert(behind, str(folder))
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from netpipe.errors import InputError
 from netpipe.files.text_files import quote, read_project_table, shorten
-from netpipe.judge.judgement import NOT_COMPARED, QUESTIONS
+from netpipe.judge.judgement import NOT_COMPARED, QUESTIONS, UNACCEPTED
 
 _TABLE: Final = "tool.netpipe.judge.accept"
 
@@ -21,8 +21,10 @@ def read_declared(folder: Path, folder_before: Path) -> dict[str, str]:
     """
     path, table = read_project_table(folder, _TABLE)
     for key, why in table.items():
-        if key.partition(" ")[0] not in QUESTIONS or not key.partition(" ")[2].isupper():
-            constraint = 'be a question and an outcome, such as "data SAME_ELEMENTS"'
+        question, _, outcome = key.partition(" ")
+        if question not in QUESTIONS or outcome not in UNACCEPTED:
+            allowed = ", ".join(UNACCEPTED)
+            constraint = f'be a question and an outcome, such as "data SAME_ELEMENTS", of {allowed}'
             raise InputError(path, f"{_TABLE} key", constraint, quote(key))
         if not isinstance(why, str) or not why.strip():
             raise InputError(path, f"{_TABLE}.{shorten(key)}", "be the reason, as text", quote(why))

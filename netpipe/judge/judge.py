@@ -8,7 +8,7 @@ from typing import Any
 
 from netpipe.duets.duet_request import DuetRequest
 from netpipe.duets.parent import Request, Side, name_failures, run_duet
-from netpipe.errors import NetpipeError
+from netpipe.errors import NetpipeError, first_line
 from netpipe.gate.duets import decide_in_duets
 from netpipe.gate.outcomes import Comparison
 from netpipe.gate.work_comparison import compare_in_turns
@@ -62,7 +62,7 @@ class Change:
             try:
                 others += self._check_speed()
             except NetpipeError as error:
-                why = str(error).partition("\n")[0]
+                why = first_line(error)
         questions = QUESTIONS[len(checks) + len(others) :]
         others += [Check(question, NOT_COMPARED, why) for question in questions]
         checks += [declare(check, self._reasons) for check in others]
@@ -79,8 +79,12 @@ class Change:
         now, then = self._read("1"), self._read("0", of_base=True)
         data, shuffled = compare_data(now, then), Check("shuffled", "NO_WORSE", "in the same order")
         if data.status != "fine":
-            source = self._read("0", of_base=True, shuffles=False)
-            shuffled = check_shuffled(now, then, source)
+            try:
+                source = self._read("0", of_base=True, shuffles=False)
+                shuffled = check_shuffled(now, then, source)
+            except NetpipeError as error:
+                why = f"the base cannot be read without its shuffle: {first_line(error)}"
+                shuffled = Check("shuffled", NOT_COMPARED, why)
             if compare_data(self._read("1", of_base=True), then).status == "worse":
                 why = (
                     "the base gives other batches in each process: commit a seed for every random "

@@ -12,6 +12,11 @@ NOT_COMPARED: Final = "NOT_COMPARED"
 
 _FINE: Final = ("IDENTICAL", "COMPLETE", "EXACT", "AS_BEFORE", "NO_WORSE", "PASS", "IMPROVED")
 _OPEN: Final = (NOT_COMPARED, "INCONCLUSIVE")
+_WORSE: Final = (
+    "SAME_ELEMENTS", "DIFFERENT", "WORSE", "LOST", "REPEATED", "DIFFERS", "REGRESSED", "NOT_FASTER"
+)  # fmt: skip
+UNACCEPTED: Final = (*_OPEN, *_WORSE)
+"""The outcomes that a project can declare."""
 
 
 @dataclass(frozen=True)

@@ -120,9 +120,8 @@ def comparison_tables(gate: Gate) -> Iterator[Table]:
     for against in dict.fromkeys(result.against for result in judged):
         headings = ("benchmark", "metric", f"now / {against or 'baseline'}", "outcome")
         table = TerminalTable(f"against {against or 'the baseline'}", *headings)
-        for result, alike in _group_work(judged):
-            if result.against == against:
-                table.add_row(*_comparison_cells(result, alike))
+        for result, alike in _group_work(each for each in judged if each.against == against):
+            table.add_row(*_comparison_cells(result, alike))
         yield table
     for change in gate.acceptance.changes:
         if (difference := change.difference) is not None:
@@ -136,7 +135,7 @@ def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int
         comparison = result.comparison
         is_plain = result.quantity == WORK and comparison.outcome is Outcome.PASS
         kind = "" if is_plain else comparison.metric
-        key = (result.benchmark, result.against, result.quantity, kind, comparison.is_drift)
+        key = (result.benchmark, result.quantity, kind, comparison.is_drift)
         grouped.setdefault((*key, comparison.outcome), []).append(result)
     yield from ((alike[0], len(alike)) for alike in grouped.values())
 
@@ -154,7 +153,7 @@ def _comparison_cells(result: GateResult, alike: int) -> Iterator[str]:
 
 
 def _short_name(result: GateResult) -> str:
-    return result.benchmark.rpartition("::")[2]
+    return result.benchmark.split("::", 1)[-1]
 
 
 def _comparison_lines(gate: Gate) -> Iterator[str]:

@@ -38,6 +38,11 @@ def _with_parameters(*, num_epochs: int = 3, shuffle: bool = True) -> list[int]:
     return list(range(10))[:: -1 if shuffle else 1] * num_epochs
 
 
+def _in_windows(window_size: int = 2) -> list[int]:
+    assert window_size == 2
+    return [1, 0, *range(2, 10)]
+
+
 def _with_epochs(epochs: int | None = None, shuffle: object = "all") -> list[int]:
     return list(range(10))[:: -1 if shuffle else 1] * (epochs or 100)
 
@@ -55,3 +60,8 @@ def test_an_epoch_has_each_element_once(loader: Factory) -> None:
     assert sorted(found) == [*range(10)] != found
     assert [int(each) for each in with_one_epoch(loader, shuffles=False)()] == [*range(10)]
     assert len(grain.MapDataset.range(3).shuffle(seed=1).repeat(2)) == 6
+
+
+def test_a_parameter_of_grains_shuffle_may_mean_something_else() -> None:
+    """The length of a loader's own windows is not changed."""
+    assert with_one_epoch(_in_windows, shuffles=False)() == [1, 0, *range(2, 10)]

@@ -138,6 +138,12 @@ def test_other_data_or_another_host_begins_another_series() -> None:
     ]
 
 
+def test_two_series_of_the_latest_commit_both_go_on() -> None:
+    """A commit may be measured with two versions of Python."""
+    entries = [make_entry(1, {"step_s": 0.1}, data=data) for data in ("3.11", "3.12")]
+    assert [each.has_ended for each in list_series(entries)] == [False, False]
+
+
 def test_dates_of_other_time_zones_are_compared() -> None:
     """The first commit is the later one as text, but was made four hours earlier."""
     dates = "2026-01-02T01:00:00+09:00", "2026-01-01T20:00:00+00:00"

@@ -76,6 +76,41 @@ def test_a_target_with_arguments_is_called_with_them() -> None:
     assert resolve(Target("json", "loads", ("[1]",)))() == [1]
 
 
+def test_a_target_with_arguments_keeps_what_it_declares(tmp_path: Path) -> None:
+    """Its storage and its FLOPs are those of the function."""
+    declared = "def loader(n): return [n]\nloader.netpipe_storage = 'remote'\n"
+    write(tmp_path, "stranger_declared.py", f"{declared}loader.flops_per_step = 3.0\n")
+    found: Any = resolve(Target(f"{tmp_path}/stranger_declared.py", "loader", ("1",)))
+    assert (found.netpipe_storage, found.flops_per_step, found()) == ("remote", 3.0, ["1"])
+
+
+def test_a_file_may_be_named_like_one_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A project has a conftest.py at its root, and another one for its performance tests."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "stranger_conftest.py", "def loader(): return ['root']\n")
+    (tmp_path / "perf").mkdir()
+    write(tmp_path / "perf", "stranger_conftest.py")
+    assert resolve(Target.parse("perf/stranger_conftest.py:loader"))() == [1, 2]
+
+
+def test_a_second_target_hides_no_module_of_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loader's file may import the module later."""
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "stranger_utils.py", "where = 'root'\n")
+    late = "def loader():\n    import stranger_utils\n    return stranger_utils.where\n"
+    write(tmp_path, "stranger_late.py", late)
+    (tmp_path / "perf").mkdir()
+    write(tmp_path / "perf", "stranger_step.py")
+    write(tmp_path / "perf", "stranger_utils.py", "where = 'perf'\n")
+    loader = resolve(Target.parse("stranger_late.py:loader"))
+    resolve(Target.parse("perf/stranger_step.py:loader"))
+    assert loader() == "root"
+
+
 def test_a_file_may_import_its_neighbours(tmp_path: Path) -> None:
     """A target's module finds the modules beside it."""
     write(tmp_path, "stranger_helper.py")

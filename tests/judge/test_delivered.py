@@ -57,6 +57,16 @@ def twice() -> Iterator[Any]:
     yield from half + half
 
 
+def with_an_empty_batch(seed: int) -> Loader:
+    """Return a factory of shuffled batches after one without elements."""
+
+    def make() -> Iterator[Any]:
+        yield np.arange(0)
+        yield from shuffled(seed)()
+
+    return make
+
+
 @pytest.fixture
 def check(tmp_path: Path) -> Callable[..., Check]:
     """Return a function that compares how a loader shuffles with another one."""
@@ -85,6 +95,7 @@ def check(tmp_path: Path) -> Callable[..., Check]:
         (shuffled(), in_one_window, "NO_WORSE"),
         (altered, shuffled(), "NOT_COMPARED"),
         (twice, shuffled(), "WORSE"),
+        (with_an_empty_batch(2), with_an_empty_batch(1), "NO_WORSE"),
     ],
 )
 def test_another_order_is_worse_or_not(

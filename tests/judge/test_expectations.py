@@ -58,6 +58,12 @@ def test_positions_may_be_any_numbers() -> None:
         expect_well_shuffled(batches, SIZE, lambda batch: batch["id"].tolist())
 
 
+def test_a_batch_of_one_element_has_one_number() -> None:
+    """A key need not make a list of it."""
+    with pytest.raises(PipelineElementsError, match="source_part"):
+        expect_well_shuffled([[{"id": number} for number in range(200)]], SIZE, lambda b: b["id"])
+
+
 def test_few_or_wrong_positions_decide_nothing() -> None:
     """An epoch needs 100 elements, all of them in the source."""
     batches = [[{"id": np.arange(99)}]]

@@ -69,6 +69,7 @@ def test_a_change_is_declared_where_it_is_made(tmp_path: Path) -> None:
         ('"data" = "why"', "key must be a question and an outcome"),
         ('"date DIFFERENT" = "why"', "found 'date DIFFERENT'"),
         ('"data different" = "why"', "key must be a question and an outcome"),
+        ('"data SAME_ELEMENT" = "why"', "of .* SAME_ELEMENTS, .*found 'data SAME_ELEMENT'"),
         ('"data DIFFERENT" = " "', "must be the reason, as text"),
         ('"data DIFFERENT" = true', "must be the reason, as text"),
     ],

@@ -227,6 +227,14 @@ def test_a_metric_has_its_history() -> None:
     assert figures == ["1.80 x", "36 ms", "20 ms"]
 
 
+def test_tests_of_two_classes_are_told_apart() -> None:
+    """The name includes the class, and a parameter whole, even one with `::`."""
+    names = ("TestA::test_load", "TestB::test_load", "test_load[in.py::x]")
+    rows = [comparison("PASS", "step_s", benchmark=f"test_a.py::{name}") for name in names]
+    shown = [row["metric"].note for row in find_comparisons(run(comparisons=rows)).rows]
+    assert shown == [*names]
+
+
 def test_comparisons_with_a_git_ref_have_their_own_table() -> None:
     """Comparisons in turns are not mixed with those against baselines."""
     pairs = [comparison("PASS", "step_s"), comparison("PASS", "step_s", against="main")]

@@ -48,4 +48,4 @@ def _draw(series: Series) -> Drawing:
     dates = f"{first.date[:10]} to {last.date[:10]}"
     places = ", ".join(filter(None, (dates, last.device, last.host)))
     caption = f"{ended * series.has_ended}Each point is a commit. {places}"
-    return Drawing(f"{series.metric}, {series.test.rpartition('::')[2]}", svg, caption)
+    return Drawing(f"{series.metric}, {series.test.split('::', 1)[-1]}", svg, caption)

@@ -111,7 +111,7 @@ def _build_row(row: Comparison) -> dict[str, Cell]:
     waived = f"waived: {row['waiver']['reason']}" if row["waiver"] else ""
     change = row.get("shown_change") or format_worse_ratio(metric, row["worse_ratio"])
     return {
-        "metric": Cell(metric, row["benchmark"].rpartition("::")[2], is_code=True),
+        "metric": Cell(metric, row["benchmark"].split("::", 1)[-1], is_code=True),
         "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
         "now / before": Figure(change),
         "now": Figure(format_metric(metric, row["now"])),
