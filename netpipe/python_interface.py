@@ -54,6 +54,7 @@ class WorkSettings(TypedDict, total=False):
     """Settings of `netpipe.work_counts.reproducible_counts.WorkRequest`; times are in seconds."""
 
     batches: int
+    batch_limit_s: float
     start_limit_s: float
 
 

@@ -81,6 +81,18 @@ def test_one_host_that_waits_fails_all(
     assert not device["passes"]
 
 
+@pytest.mark.parametrize("hosts", [(TOO_FEW, SLOW), ({}, TOO_FEW), (TOO_FEW, TOO_FEW)])
+def test_a_host_with_few_rounds_has_no_certain_delay(
+    netpipe: Netpipe, tmp_path: Path, hosts: tuple[dict[str, Any], ...]
+) -> None:
+    """The interval of the ratio is as open as that of either load time."""
+    found = netpipe(
+        "hosts", *files(tmp_path, *(make_measurement(**each) for each in hosts)), "--json"
+    )
+    behind = document(found, "hosts.1.json")["devices"]["h200-x1"]["behind"]
+    assert (behind["low"], behind["high"], behind["n"]) == (None, None, 1)
+
+
 def test_hosts_that_end_apart_fail(netpipe: Netpipe, tmp_path: Path) -> None:
     """Different ends fail the verdict even if every host is fed."""
     paths = files(tmp_path, *(make_measurement(epoch_batches=number) for number in (40, 40, 38)))

@@ -47,7 +47,13 @@ def digest_rows(batch: object) -> list[bytes]:
         constraint = "all leaves of a batch must be arrays of one length, or key must name its rows"
         raise MisuseError(f"{constraint}; found {sorted(lengths) or 'none'}")
     # Indexing an array of jax takes a hundred times as long.
-    return list(map(digest, zip(*map(np.asarray, leaves), strict=True)))
+    return list(map(digest, zip(*map(_as_array, leaves), strict=True)))
+
+
+def _as_array(array: Any) -> Any:
+    if str(getattr(array, "dtype", "")) == "torch.bfloat16":  # torch cannot convert it
+        return np.asarray(array.float()).astype(jax.numpy.bfloat16)
+    return np.asarray(array)
 
 
 class _ContentsPickler(Pickler):
@@ -58,7 +64,7 @@ class _ContentsPickler(Pickler):
         if isinstance(obj, type):
             return None
         if hasattr(obj, "__array__"):
-            array = np.asarray(obj)
+            array = _as_array(obj)
             contents: object = array.tobytes()
             if array.dtype.names is not None:
                 # The padding between fields is not part of the contents.

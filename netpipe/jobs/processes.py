@@ -287,7 +287,9 @@ def describe_exit(code: int | None) -> str:
     advice = (
         f" (memory may have run out: {LOWER_BUFFERS})" if -code in _OUT_OF_MEMORY_SIGNALS else ""
     )
-    return f"by {signal.Signals(-code).name}{advice}"
+    # Most real-time signals have no name.
+    name = next((each.name for each in signal.Signals if each == -code), f"signal {-code}")
+    return f"by {name}{advice}"
 
 
 class Worker(NamedTuple):

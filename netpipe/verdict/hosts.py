@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from netpipe.errors import InputError
 from netpipe.results.fields import Document
@@ -73,11 +74,13 @@ def judge_hosts(measurements: Mapping[str, Sequence[Measurement]]) -> HostsVerdi
         for host, each in measurements.items()
     }
     verdict = judge(worst[deciding])
-    ends_apart = len(set().union(*ends.values())) > 1
+    ends_apart, low, high = len(set().union(*ends.values())) > 1, -inf, inf
+    if min(slow.low, fast.low) > 0:
+        # Rounds of different hosts cannot be paired, so this is the widest possible interval.
+        low, high = slow.low / fast.high, slow.high / fast.low
     return HostsVerdict(
         by_load_s[-1],
-        # Rounds of different hosts cannot be paired, so this is the widest possible interval.
-        Interval(slow.median / fast.median, slow.low / fast.high, slow.high / fast.low, slow.n),
+        Interval(slow.median / fast.median, low, high, min(slow.n, fast.n)),
         replace(verdict, message=f"{deciding}: {verdict.message}"),
         {host: min(found, default=None) for host, found in ends.items()},
         ends_apart,

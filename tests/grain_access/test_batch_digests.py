@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from netpipe.errors import HarnessError
-from netpipe.grain_access.batch_digests import digest
+from netpipe.grain_access.batch_digests import digest, digest_rows
 
 Pair = namedtuple("Pair", ["left", "right"])
 
@@ -23,6 +23,22 @@ class Example:
 
     tokens: Any
     name: str = ""
+
+
+class BrainFloats:
+    """A tensor of torch.bfloat16, which NumPy cannot read."""
+
+    dtype, shape = "torch.bfloat16", (2,)
+
+    def __init__(self, *values: float) -> None:
+        self._values = values
+
+    def __array__(self, *_: object) -> Any:
+        raise TypeError("Got unsupported ScalarType BFloat16")
+
+    def float(self) -> Any:
+        """Return the same numbers in single precision."""
+        return np.array(self._values, np.float32)
 
 
 class Slotted:
@@ -63,6 +79,8 @@ DIFFERENT: list[tuple[object, object]] = [
     (int, float),
     ({"a": np.ones(2)}, {"a": np.ones(2), "b": np.ones(2)}),
     (np.ones(2, "i4"), np.ones(2, "u4")),
+    (BrainFloats(1.0, 2.0), BrainFloats(1.0, 3.0)),
+    (BrainFloats(1.0, 2.0), np.array([1.0, 2.0], np.float32)),
 ]
 
 
@@ -90,6 +108,13 @@ def test_equal_contents_are_equal() -> None:
     cleared = np.zeros(2, PADDED)
     cleared["small"], cleared["large"] = padded["small"], padded["large"]
     assert digest(padded) == digest(cleared)
+
+
+def test_rows_of_tensors_have_digests() -> None:
+    """Each row is told apart from the others."""
+    first, second = digest_rows({"x": BrainFloats(1.0, 2.0)})
+    assert first != second
+    assert digest(BrainFloats(1.0, 2.0)) == digest(np.array([1.0, 2.0], ml_dtypes.bfloat16))
 
 
 def test_an_object_without_visible_contents_is_refused() -> None:

@@ -134,6 +134,11 @@ def test_a_process_that_the_kernel_ended_for_its_memory_names_the_settings(
     assert ("lower per_worker_buffer_size, worker_buffer_size or " in ending) == is_memory
 
 
+def test_a_signal_without_a_name_has_its_number() -> None:
+    """Python names only the first and the last of the real-time signals."""
+    assert describe_exit(-(signal.SIGRTMIN + 1)) == f"by signal {signal.SIGRTMIN + 1}"
+
+
 def test_a_living_child_has_not_crashed(burner: "subprocess.Popen[str]") -> None:
     """The child's activity is described with the CPU time that it has used."""
     assert describe_crash(burner.pid) == ""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from math import prod
 from typing import Any, Final
 
@@ -54,6 +54,11 @@ def name_leaves(tree: object, name: str = "") -> Iterator[tuple[str, Any]]:
         parts: Iterable[tuple[Any, Any]] = tree.items()
     elif isinstance(tree, list | tuple):
         parts = zip(getattr(tree, "_fields", range(len(tree))), tree, strict=True)
+    elif is_dataclass(tree) and not isinstance(tree, type) and not hasattr(tree, "shape"):
+        # flax and jax keep static fields out of a batch.
+        kept = (each for each in fields(tree) if not each.metadata.get("static", False))
+        names = (each.name for each in kept if each.metadata.get("pytree_node", True))
+        parts = ((name, getattr(tree, name)) for name in names if hasattr(tree, name))
     else:
         yield name, tree
         return

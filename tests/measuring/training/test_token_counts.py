@@ -1,5 +1,6 @@
 """Counting the tokens of batches."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,17 @@ from netpipe.measuring.training.token_counts import BY_ELEMENTS, Counted, count_
 
 INPUTS = np.zeros((2, 4), np.int32)
 SEGMENTATION = np.array([[1, 1, 2, 0], [1, 0, 0, 0]])
+
+
+@dataclass
+class Images:
+    """A batch of images, like those of flax.struct."""
+
+    mean: Any = field(metadata={"pytree_node": False})
+    deviation: Any = field(metadata={"static": True})
+    image: Any
+    label: int = 0
+    cache: Any = field(init=False)
 
 
 @pytest.mark.parametrize("dtype", ["int32", "uint8", "bool"])
@@ -58,6 +70,8 @@ def test_padding_is_not_guessed(other: dict[str, Any]) -> None:
         ({"x": np.zeros((2, 3)), "label": np.zeros(2)}, 2, 6),
         ([np.zeros(5), np.zeros((9, 9))], 5, 5),
         (({"tokens": [np.zeros((4, 2))]}, 1), 4, 8),
+        ([Images(np.zeros(3), np.ones(3), np.zeros((6, 4)))], 6, 24),
+        ({"x": np.zeros((5, 2)), "kind": Images}, 5, 10),
         ({"epoch": 1, "x": np.zeros((3, 2))}, 3, 6),
         (np.zeros((3, 7)), 3, 21),
         ({}, 1, 1),
