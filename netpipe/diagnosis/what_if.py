@@ -167,8 +167,6 @@ def find_enough_workers(
 
     The time of a change that was `tried` counts instead of its prediction.
     """
-    if step_s is None:
-        return None
     tried_s = {tried.change: tried.measured_s_per_batch.median} if tried else {}
     load_s = {
         each.workers: tried_s.get(each.name, each.load_s)

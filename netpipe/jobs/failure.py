@@ -19,6 +19,8 @@ HARNESS_FOLDERS: Final = (
     *(str(_PACKAGE / name) + os.sep for name in _HARNESS_PACKAGES), str(_PACKAGE / "clock.py"),
 )  # fmt: skip
 HARNESS_MODULES: Final = tuple(f"{_PACKAGE.name}.{name}." for name in _HARNESS_PACKAGES)
+SITE_FOLDERS: Final = ("site-packages", "dist-packages")
+STDLIB_FOLDER: Final = sysconfig.get_path("stdlib") + os.sep
 
 # Each pattern matches a Grain class and its missing attribute, or the text of an error.
 _ADVICE: Final = {

@@ -58,7 +58,7 @@ class ProcessEnvironment:
         return replace(self, variables={**self.variables, "PYTHONHASHSEED": seed})
 
 
-_SAME_ENVIRONMENT: Final = ProcessEnvironment()
+HERE: Final = ProcessEnvironment()
 _LOG_NAME: Final = "log.txt"
 _DEVICES: Final = Path("/dev")
 _ACCELERATORS: Final = ("nvidiactl", "dxg", "kfd", "accel*", "vfio/[0-9]*")
@@ -68,7 +68,7 @@ _ACCELERATORS: Final = ("nvidiactl", "dxg", "kfd", "accel*", "vfio/[0-9]*")
 def run_measurement(
     command: Sequence[str],
     request: SessionRequest,
-    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    environment: ProcessEnvironment = HERE,
     progress: OnProgress | None = None,
 ) -> Measurement:
     """Run a session and return its measurement; see `run_session`."""
@@ -78,7 +78,7 @@ def run_measurement(
 def run_session(
     command: Sequence[str],
     request: SessionRequest,
-    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    environment: ProcessEnvironment = HERE,
     progress: OnProgress | None = None,
 ) -> Any:
     """Run a session and return its result; no process that it started outlives it.
@@ -97,7 +97,7 @@ def run_session(
 def open_session(
     command: Sequence[str],
     request: SessionRequest,
-    environment: ProcessEnvironment = _SAME_ENVIRONMENT,
+    environment: ProcessEnvironment = HERE,
     progress: OnProgress | None = None,
     inherited: Sequence[int] = (),
 ) -> "Iterator[Session]":
@@ -125,7 +125,7 @@ def open_session(
                 end_child(child, request.result, session.started)
 
 
-def is_on_cpu(request: SessionRequest, environment: ProcessEnvironment = _SAME_ENVIRONMENT) -> bool:
+def is_on_cpu(request: SessionRequest, environment: ProcessEnvironment = HERE) -> bool:
     """Return whether a session's jax uses no accelerator, so that others may run beside it."""
     base = {**os.environ, **environment.variables}
     platforms = _variables(base, request).get("JAX_PLATFORMS")

@@ -134,12 +134,10 @@ class FootprintLog:
             more = "use a larger budget" if within_epochs else "let the loader go on (repeat)"
             message = f"{len(self._held)} readings, {_MIN_READINGS} needed; {more}"
             yield Finding("growth-not-judged", f"growth of memory was not judged: {message}")
-        if not self._held:
-            return
         for kind, (name, least, least_in_training, way_out) in _FINDINGS.items():
-            slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
             if not self._keeps_growing(kind):
                 continue
+            slope, batches = self._growth(kind), self._batches[-1] - self._batches[0]
             is_precise = half_width_fraction(slope) <= _MAX_PRECISE_HALF_WIDTH
             in_training = slope.median * _LONG_TRAINING_BATCHES
             is_leak = is_precise and in_training >= least_in_training

@@ -10,13 +10,12 @@ from typing import Annotated, Any, Final
 
 from netpipe.errors import HarnessError
 from netpipe.files.temporary_folders import temporary_folder
-from netpipe.jobs.parent import ProcessEnvironment, Session, is_on_cpu, open_session
+from netpipe.jobs.parent import HERE, ProcessEnvironment, Session, is_on_cpu, open_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.results.fields import Amount, Count, Document, Must, PositiveCount
 from netpipe.results.units import format_count, format_seconds
 
-_HERE: Final = ProcessEnvironment()
 _CHAINED_WORKERS: Final = (0, 1, 4, 2)
 # A pause lets buffers fill, as while training computes. It lasts this many batches, up to a limit.
 _FILLED_BATCHES: Final = 3
@@ -93,7 +92,7 @@ def check_resume(
     command: Sequence[str],
     request: ResumeRequest,
     progress: OnProgress | None = None,
-    environment: ProcessEnvironment = _HERE,
+    environment: ProcessEnvironment = HERE,
 ) -> ResumeReport:
     """Run a loader twice without interruption, then from its states.
 

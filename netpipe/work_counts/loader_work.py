@@ -7,7 +7,6 @@ the loader and takes the same batches.
 import gc
 import pickle
 import sys
-import sysconfig
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +34,7 @@ from netpipe.grain_access.loader_variants import OneThread, single_thread_varian
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.grain_access.replaced_methods import Method
+from netpipe.jobs.failure import SITE_FOLDERS, STDLIB_FOLDER
 from netpipe.jobs.footprint import bytes_read, read_between
 from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
@@ -48,7 +48,7 @@ _HARNESS: Final = (
     *(f"{package.__path__[0]}/" for package in (measuring, jobs, work_counts)),
     clock.__file__,
 )
-_LIBRARIES: Final = ("site-packages", "dist-packages", sysconfig.get_paths()["stdlib"])
+_LIBRARIES: Final = (*SITE_FOLDERS, STDLIB_FOLDER)
 _METRICS: Final = "/prometheus_client/"
 """Part of the path of the package with which Grain records element times, if it is installed."""
 _DURATIONS: Final = "/grain/_src/python/dataset/stats.py"

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from netpipe.errors import MisuseError
-from netpipe.jobs.parent import ProcessEnvironment, Session, is_on_cpu, open_session
+from netpipe.jobs.parent import HERE, ProcessEnvironment, Session, is_on_cpu, open_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.results.fields import parse
 from netpipe.results.work_profile import WorkProfile, keep_reproducible
 
 _HASH_SEEDS: Final = ("0", "1")
-_HERE: Final = ProcessEnvironment()
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class WorkRequest(SessionRequest):
 def count_work(
     command: Sequence[str],
     request: WorkRequest,
-    environment: ProcessEnvironment = _HERE,
+    environment: ProcessEnvironment = HERE,
     progress: OnProgress | None = None,
     hash_seeds: Sequence[str] = _HASH_SEEDS,
 ) -> WorkProfile:

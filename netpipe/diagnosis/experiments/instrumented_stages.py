@@ -67,14 +67,6 @@ class Timing:
 
 
 @contextmanager
-def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
-    """Time the calls of numbered datasets within the context."""
-    timing = Timing()
-    with observed(numbered, timing.call):
-        yield timing
-
-
-@contextmanager
 def observed(numbered: Mapping[int, Any], observe: Observe) -> Iterator[None]:
     """Observe the calls of numbered datasets by replacing methods of their classes."""
     with ExitStack() as stack:

@@ -2,7 +2,6 @@
 
 import os
 import sys
-import sysconfig
 import threading
 import time
 from collections import Counter, defaultdict
@@ -16,14 +15,16 @@ from typing import Final
 
 from netpipe.clock import Clock
 from netpipe.diagnosis.experiments.instrumented_stages import (
+    Timing,
     measure_overhead,
-    timed,
+    observed,
     without_overhead,
 )
 from netpipe.diagnosis.experiments.pulling_threads import PullingThread
 from netpipe.grain_access.loader_variants import OneThread
 from netpipe.grain_access.nodes import Graph, Node
 from netpipe.grain_access.reader import collect_datasets, read_graph
+from netpipe.jobs.failure import SITE_FOLDERS, STDLIB_FOLDER
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.processes import thread_cpu_s
 from netpipe.measuring.loader_puller import LoaderFactory, Puller
@@ -35,11 +36,9 @@ _WARM_UP_FRACTION: Final = 0.2
 _SAMPLE_INTERVAL_S: Final = 0.002
 _SWITCH_S: Final = 5e-5
 _HARNESS: Final = str(Path(__file__).parents[2]) + os.sep
-_PYTHON: Final = sysconfig.get_paths()["stdlib"] + os.sep
-_SITE: Final = ("site-packages", "dist-packages")
 # A thread whose innermost function is in one of these files is waiting for another thread.
 _WAITING: Final = tuple(
-    _PYTHON + file for file in ("threading.py", "queue.py", "selectors.py", "concurrent")
+    STDLIB_FOLDER + file for file in ("threading.py", "queue.py", "selectors.py", "concurrent")
 )
 
 UsersPath = tuple[CodeType, ...]
@@ -91,8 +90,8 @@ def _time_nodes(
     made: OneThread, graph: Graph, budget_s: float, start: Callable[[LoaderFactory], PullingThread]
 ) -> list[StageTime]:
     overhead, own_graph = measure_overhead(), read_graph(made.dataset)
-    datasets = collect_datasets(made.dataset)
-    with timed(datasets) as timing, closing(start(lambda: made)) as puller:
+    timing, datasets = Timing(), collect_datasets(made.dataset)
+    with observed(datasets, timing.call), closing(start(lambda: made)) as puller:
         # Discard calls made while the loader started, such as opening files.
         timing.spent.clear()
         batches = puller.start_pulling(budget_s)().batches
@@ -183,9 +182,9 @@ def users_path(frame: FrameType | None) -> UsersPath:
             return ()
         file = frame.f_code.co_filename
         if not file.startswith((_HARNESS, "<")):
-            if any(folder in file for folder in _SITE):
+            if any(folder in file for folder in SITE_FOLDERS):
                 library.append(frame.f_code)
-            elif not file.startswith(_PYTHON):
+            elif not file.startswith(STDLIB_FOLDER):
                 own.append(frame.f_code)
         frame = frame.f_back
     return tuple(reversed(own or library))

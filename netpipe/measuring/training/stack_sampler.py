@@ -3,7 +3,6 @@
 import linecache
 import os
 import sys
-import sysconfig
 import threading
 import time
 from collections import defaultdict
@@ -14,7 +13,7 @@ import jax
 import jaxlib
 import numpy as np
 
-from netpipe.jobs.failure import HARNESS_FOLDERS
+from netpipe.jobs.failure import HARNESS_FOLDERS, SITE_FOLDERS, STDLIB_FOLDER
 from netpipe.results.measurement import BlockingLine
 
 _SAMPLE_INTERVAL_S = 0.001
@@ -22,8 +21,6 @@ _MAX_LINES = 3
 _NUMERIC_FOLDERS = [str(Path(str(module.__file__)).parent) for module in (jax, jaxlib, np)]
 # Generated code has a name like "<string>" instead of a file.
 _SKIPPED_PREFIXES = (*(folder + os.sep for folder in _NUMERIC_FOLDERS), "<")
-_STDLIB_FOLDER = sysconfig.get_paths()["stdlib"] + os.sep
-_SITE_FOLDERS = ("site-packages", "dist-packages")
 
 _Line = tuple[str, int]
 # A line of the main thread, the seconds spent there, and the CPU seconds used meanwhile.
@@ -101,9 +98,9 @@ def find_trainers_line(frame: FrameType | None) -> _Line | None:
     while frame is not None and not frame.f_code.co_filename.startswith(HARNESS_FOLDERS):
         file, line = frame.f_code.co_filename, (frame.f_code.co_filename, frame.f_lineno)
         if not file.startswith(_SKIPPED_PREFIXES):
-            if any(folder in file for folder in _SITE_FOLDERS):
+            if any(folder in file for folder in SITE_FOLDERS):
                 installed = installed or line
-            elif not file.startswith(_STDLIB_FOLDER):
+            elif not file.startswith(STDLIB_FOLDER):
                 return line
         frame = frame.f_back
     return installed

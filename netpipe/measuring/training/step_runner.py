@@ -247,11 +247,8 @@ class StepRunner:
         if {_form(batch) for batch in batches} == {_form(self.host_batches[0])}:
             self._host, self._loaded = cycle(batches), cycle(self._all_to_device(batches))
 
-    def warm_up(self, limit_s: float) -> bool:
-        """Run steps on resident and host batches until they stop compiling.
-
-        Return whether they stopped compiling within `limit_s` seconds.
-        """
+    def warm_up(self, limit_s: float) -> None:
+        """Run steps on resident and host batches until none compiles or `limit_s` is over."""
         self._detect_donation()
         self._try_in_a_thread()
         started, quiet = self.clock(), 0
@@ -260,11 +257,9 @@ class StepRunner:
             for batch in (*self._take(self._resident, 1), *self._take(self._host, 1)):
                 jax.block_until_ready(self.advance(batch))
             quiet = quiet + 1 if self.compilations() == before else 0
-            if quiet == _QUIET_STEPS:
-                return True
-            if steps >= _MIN_WARM_UP_STEPS and self.clock() - started > limit_s and not quiet:
-                return False
-        return False
+            is_late = steps >= _MIN_WARM_UP_STEPS and self.clock() - started > limit_s
+            if quiet == _QUIET_STEPS or (is_late and not quiet):
+                return
 
     def _detect_donation(self) -> None:
         """Record whether the step donates its state and its batch."""

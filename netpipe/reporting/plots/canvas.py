@@ -15,7 +15,6 @@ import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from netpipe.results.units import format_seconds
 
@@ -96,8 +95,8 @@ def add_axes(
 
 def label_values(axes: Axes, write: Callable[[float], str] = format_seconds) -> None:
     """Give the x axis a few round ticks, each with its unit."""
-    axes.xaxis.set_major_locator(MaxNLocator(MAX_TICKS, steps=[1, 2, 5, 10]))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: write(value)))
+    axes.locator_params(axis="x", nbins=MAX_TICKS, steps=[1, 2, 5, 10])
+    axes.xaxis.set_major_formatter(lambda value, _: write(value))
 
 
 def write_text(axes: Axes, x: float, y: float, text: str, **style: Any) -> None:

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from netpipe.diagnosis.diagnosis import Stage
 from netpipe.reporting.formatting import strip_modules
@@ -76,11 +75,9 @@ def draw_factors(figure: Figure, rows: Sequence[Row], label: str) -> None:
     powers = [power for power in range(first, last + 1) if power % step == 0]
     axes.set_xscale("log", base=2)
     axes.set_xlim(2.0**first, 2.0**last)
-    axes.xaxis.set_major_locator(FixedLocator([2.0**power for power in powers]))
-    axes.xaxis.set_minor_locator(FixedLocator([]))
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda value, _: f"{value:g} x" if value >= 1 else f"1/{1 / value:g} x")
-    )
+    labels = [f"{2**power} x" if power >= 0 else f"1/{2**-power} x" for power in powers]
+    axes.set_xticks([2.0**power for power in powers], labels)
+    axes.minorticks_off()
     _draw_rows(axes, rows, lambda value: f"{format_ratio(value)} x")
 
 

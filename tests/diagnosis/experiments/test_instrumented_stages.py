@@ -1,6 +1,7 @@
 """The timing of every call of a Grain pipeline's nodes: the counts, never the times."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import grain
@@ -9,8 +10,9 @@ import pytest
 from netpipe.diagnosis.experiments import instrumented_stages
 from netpipe.diagnosis.experiments.instrumented_stages import (
     Spent,
+    Timing,
     measure_overhead,
-    timed,
+    observed,
     without_overhead,
 )
 from netpipe.grain_access.reader import collect_datasets, read_graph
@@ -42,6 +44,14 @@ def replaced() -> list[str]:
         for name in ("__getitem__", "__iter__", "__next__")
         if is_ours(vars(kind).get(name))
     ]
+
+
+@contextmanager
+def timed(numbered: Mapping[int, Any]) -> Iterator[Timing]:
+    """Time the calls of numbered datasets within the context."""
+    timing = Timing()
+    with observed(numbered, timing.call):
+        yield timing
 
 
 def is_ours(method: Any) -> bool:

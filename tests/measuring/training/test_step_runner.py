@@ -241,7 +241,7 @@ def test_warm_up_ends_when_nothing_compiles(step: CountingStep) -> None:
     jitted = jax.jit(lambda state, batch: (state + 1, {"loss": batch["x"].sum() * state}))
     stepper = StepRunner(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
     before = stepper.compilations()
-    assert stepper.warm_up(LIMIT_S)
+    stepper.warm_up(LIMIT_S)
     compiled = stepper.compilations()
     assert compiled > before
     stepper.measure_resident_s(3)
@@ -266,10 +266,10 @@ def test_warm_up_gives_up_on_a_step_that_compiles_for_ever(
 
     stepper = StepRunner(lambda: (0, growing), HOST_BATCHES, step.clock)
     before = stepper.compilations()
-    assert not stepper.warm_up(LIMIT_S)
+    stepper.warm_up(LIMIT_S)
     assert len(steps) == 1 + 1 + 2 * 6
     assert stepper.compilations() - before >= len(steps)
-    assert not stepper.warm_up(limit_s=STEP_S)
+    stepper.warm_up(limit_s=STEP_S)
     assert len(steps) == 2 * (1 + 1) + 2 * 6 + 2 * 2
 
 
@@ -296,7 +296,7 @@ def test_a_step_may_need_the_main_thread(step: CountingStep, anywhere: bool) -> 
         return step(state, batch)
 
     stepper = StepRunner(lambda: (0, choosy), HOST_BATCHES, step.clock)
-    assert stepper.warm_up(LIMIT_S)
+    stepper.warm_up(LIMIT_S)
     assert stepper.runs_in_a_thread is anywhere
 
 
@@ -418,7 +418,7 @@ def test_a_step_may_donate_its_batch(step: CountingStep, donated: bool) -> None:
         donate_argnums=(0, 1) if donated else (),
     )
     stepper = StepRunner(lambda: (jnp.int32(0), jitted), HOST_BATCHES, step.clock)
-    assert stepper.warm_up(LIMIT_S)
+    stepper.warm_up(LIMIT_S)
     assert stepper.donates_batches is donated
     before = int(stepper.state)
     stepper.measure_resident_s(3)
