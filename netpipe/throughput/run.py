@@ -106,9 +106,7 @@ class LoaderRun:
         load_s, typical_s = self._steady.s_per_batch, self._steady.typical_s_per_batch
         self.puller.ensure_epoch_has(4 * self.puller.group)
         self.puller.drain(load_s, typical_s, seconds, _MAX_DRAINING_S)
-        is_drained = self._balance.drain(_LOOK_FRACTION * seconds, _MAX_DRAINING_S)
-        # The end of an epoch ends the draining too, and empties the buffers.
-        self._drained &= is_drained or not self.puller.epoch_has(self.puller.group)
+        self._drained &= self._balance.drain(_LOOK_FRACTION * seconds, _MAX_DRAINING_S)
         self.count(seconds)
         self.puller.wait_for_full_buffers(_MAX_FILLING_S)
 
@@ -123,7 +121,8 @@ class LoaderRun:
         if not self._drained:
             raise MisuseError(
                 f"the loader's buffers must run empty within {_MAX_DRAINING_S:g} s of pulling, "
-                "because buffered batches hide its speed; they did not. Give it smaller buffers"
+                "because buffered batches hide its speed; they did not. Give it smaller buffers "
+                "or longer epochs"
             )
         peak_pss_bytes, peak_rss_bytes = _peak_memory(self.puller, self._clock)
         windows = self._windows

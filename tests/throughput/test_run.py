@@ -250,7 +250,7 @@ def test_a_turn_counts_what_the_loader_makes(
 
 
 def test_turns_may_be_longer_than_epochs(clock: FakeClock) -> None:
-    """The end of an epoch empties the buffers."""
+    """A turn that begins at the end of an epoch begins the next one, to have batches to drain."""
 
     def epoch() -> Iterator[Batch]:
         return iter(paced(clock, chain([0.7], repeat(0.02, 19)), repeat(10))())
