@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from math import exp, isfinite, log, log1p, sqrt
+from operator import mul
 from statistics import fmean, median
 from typing import Final
 
@@ -228,9 +229,9 @@ def host_load_change(
     """Return the change that a different load from other programs explains.
 
     If other programs take a fraction b of the host's CPU time, a wall time on the host grows by a
-    factor of 1 / (1 - b). Programs come and go, so the median round of loading is compared with the
-    median round if all sessions have the fractions of their rounds. A CPU time relative to a
-    reference loader changes far less.
+    factor of 1 / (1 - b). Programs come and go, so this is taken out of each round of loading if
+    all sessions have the fractions of their rounds. A CPU time relative to a reference loader
+    changes far less.
     """
     sides = now, then
     if not _is_moved_by_host(metric, now[-1]):
@@ -240,9 +241,12 @@ def host_load_change(
     is_by_round = metric.name == "load_s_per_batch" and has_rounds
 
     def explained(session: Measurement) -> float:
-        whole = (session.busy_elsewhere_fraction,)
-        fractions = session.rounds.busy_elsewhere_fraction if is_by_round else whole
-        return log(median(1 / max(1 - busy, _MIN_CPU_LEFT_FRACTION) for busy in fractions))
+        times_s: Sequence[float] = session.rounds.load_s_per_batch
+        fractions: Sequence[float] = session.rounds.busy_elsewhere_fraction
+        if not is_by_round:
+            times_s, fractions = (1.0,), (session.busy_elsewhere_fraction,)
+        left = (max(1 - busy, _MIN_CPU_LEFT_FRACTION) for busy in fractions)
+        return log(median(times_s) / median(map(mul, times_s, left)))
 
     return median(map(explained, now)) - median(map(explained, then))
 
