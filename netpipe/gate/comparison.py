@@ -4,9 +4,10 @@ The unit is the session, a fresh process, because rounds of one process are not 
 change is the difference between the median over this run's sessions and the median over the
 baseline's. The half-width of its interval is Student's quantile times the standard error of this
 difference, from the pooled spread of both groups. A metric has regressed when its change exceeds
-the bound and the interval excludes zero. One session never fails a run: while the outcome is open,
-more sessions are measured. Every look before the last needs a higher confidence, because repeated
-looks would otherwise raise false alarms (Haybittle and Peto: Br. J. Cancer 34, 1976, p. 585).
+the bound and the interval excludes what the load and the speed of the machine explain. One session
+never fails a run: while the outcome is open, more sessions are measured. Every look before the last
+needs a higher confidence, because repeated looks would otherwise raise false alarms (Haybittle and
+Peto: Br. J. Cancer 34, 1976, p. 585).
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from typing import Final
 
 from netpipe.device.host import host_difference, is_same_machine
 from netpipe.errors import OutOfTimeError
-from netpipe.gate.metrics import GATED, Metric
+from netpipe.gate.metrics import GATED, LOAD, Metric
 from netpipe.gate.outcomes import ALARMS, Comparison, Outcome
 from netpipe.results.measurement import Interval, Measurement
 from netpipe.results.statistics import median_variance
@@ -37,7 +38,7 @@ _EARLY_LEVEL: Final = 0.9995
 # Sessions may agree by chance, so their spread is assumed to be at least this.
 _MIN_SPREAD: Final = 0.002
 
-# A baseline with fewer sessions does not show their spread, so a spread is assumed.
+# A baseline with fewer sessions does not show their spread, so at least this spread is assumed.
 _MIN_SESSIONS_FOR_SPREAD: Final = 3
 _ASSUMED_SPREAD: Final = 0.10
 
@@ -130,14 +131,16 @@ def _compare_metric(
 ) -> Comparison:
     """Compare one metric; its bound is at least `min_bound`, a fraction."""
     then, name = baseline.sessions, baseline.name
+    explained = max(0.0, host_load_change(metric, now, then))
     bound = _find_bound(metric, now, then, min_bound)
     change, early, last = _estimate_change(metric, now, then)
     slower = max(0.0, _machine_speed_change(metric, now, then))
     remark = ""
-    if slower and change > bound:
+    if slower and change > bound + explained:
         remark = f"; the reference loader takes {exp(slower):.2f} x the CPU time"
-    bound += slower
-    outcome, is_open = _decide(change, early, last, bound, len(now))
+    explained += slower
+    bound += explained
+    outcome, is_open = _decide(change, early, last, bound, explained, len(now))
     if outcome is Outcome.PASS and _is_moved_by_host(metric, now[-1]):
         is_open = False  # Host noise alone explains this much; do not measure again.
     beside = "against" if metric.is_share else "x that of"
@@ -167,14 +170,14 @@ def _compare_metric(
 def _find_bound(
     metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement], min_bound: float
 ) -> float:
-    """Return the largest change that passes, given the hosts and their loads."""
+    """Return the largest change that passes, given the hosts."""
     bound = metric.bound_change(
         shared_cores=now[-1].device.shares_host_cores,
         same_machine=is_same_machine(now[-1].host, then[0].host),
     )
     if not metric.is_share:
         bound = max(bound, log1p(min_bound))
-    return bound + max(0.0, host_load_change(metric, now, then))
+    return bound
 
 
 def mark_if_not_comparable(found: Comparison, difference: str, reported: str) -> Comparison:
@@ -237,18 +240,23 @@ def host_load_change(
     if not _is_moved_by_host(metric, now[-1]):
         busy_now, busy_then = (median(each.busy_elsewhere_fraction for each in of) for of in sides)
         return metric.neighbour_sensitivity * (busy_now - busy_then)
-    has_rounds = all(each.rounds.busy_elsewhere_fraction for each in (*now, *then))
-    is_by_round = metric.name == "load_s_per_batch" and has_rounds
+    rounds_of = [each.rounds for each in (*now, *then)]
+    has_rounds = all(each.load_s_per_batch and each.busy_elsewhere_fraction for each in rounds_of)
+    is_by_round = metric is LOAD and has_rounds
 
     def explained(session: Measurement) -> float:
-        times_s: Sequence[float] = session.rounds.load_s_per_batch
-        fractions: Sequence[float] = session.rounds.busy_elsewhere_fraction
         if not is_by_round:
-            times_s, fractions = (1.0,), (session.busy_elsewhere_fraction,)
-        left = (max(1 - busy, _MIN_CPU_LEFT_FRACTION) for busy in fractions)
-        return log(median(times_s) / median(map(mul, times_s, left)))
+            return -log(_cpu_left(session.busy_elsewhere_fraction))
+        rounds = session.rounds
+        left = map(_cpu_left, rounds.busy_elsewhere_fraction)
+        alone_s = map(mul, rounds.load_s_per_batch, left)
+        return log(median(rounds.load_s_per_batch) / median(alone_s))
 
     return median(map(explained, now)) - median(map(explained, then))
+
+
+def _cpu_left(busy_elsewhere_fraction: float) -> float:
+    return max(1 - busy_elsewhere_fraction, _MIN_CPU_LEFT_FRACTION)
 
 
 def _machine_speed_change(
@@ -285,7 +293,9 @@ def _estimate_change(
     new, old = list(map(metric.level, now)), list(map(metric.level, then))
     freedom = len(new) + len(old) - 2
     if len(old) < _MIN_SESSIONS_FOR_SPREAD:
-        spread, freedom = _ASSUMED_SPREAD, _NORMAL_FREEDOM
+        squares = sum((level - fmean(new)) ** 2 for level in new)
+        spread = max(_ASSUMED_SPREAD, sqrt(squares / max(1, len(new) - 1)))
+        freedom = _NORMAL_FREEDOM
     else:
         squares = sum((level - fmean(side)) ** 2 for side in (new, old) for level in side)
         spread = max(_MIN_SPREAD, sqrt(squares / freedom))
@@ -304,13 +314,17 @@ def student_quantile(level: float, freedom: int) -> float:
 
 
 def _decide(
-    change: float, early: float, last: float, bound: float, sessions: int
+    change: float, early: float, last: float, bound: float, explained: float, sessions: int
 ) -> tuple[Outcome, bool]:
-    """Return the outcome, and whether another session may change it."""
+    """Return the outcome, and whether another session may change it.
+
+    `explained` is the part of the bound that the load and the speed of the machine explain.
+    """
     if not isfinite(change + last):  # NaN is neither above nor below a bound
         return Outcome.INCONCLUSIVE, False
     if change > bound:
-        is_proven = sessions > 1 and change > (last if sessions >= MAX_SESSIONS else early)
+        half_width = last if sessions >= MAX_SESSIONS else early
+        is_proven = sessions > 1 and change - explained > half_width
         return (Outcome.REGRESSED, False) if is_proven else (Outcome.INCONCLUSIVE, True)
     if change < -bound and -change > last:
         return Outcome.IMPROVED, False

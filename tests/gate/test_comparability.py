@@ -122,6 +122,20 @@ def test_the_load_of_other_programs_is_taken_out_of_each_round_of_loading(
 
 
 @pytest.mark.parametrize(
+    ("slower", "outcome"), [(1.6, Outcome.INCONCLUSIVE), (2.6, Outcome.REGRESSED)]
+)
+def test_only_a_change_that_nothing_explains_is_evidence(slower: float, outcome: Outcome) -> None:
+    """Sessions that differ by 10% prove nothing if they are 12% slower than the load explains."""
+    then = [
+        session({"load_s_per_batch": 0.010 * factor}, busy_elsewhere_fraction=0.0)
+        for factor in (0.88, 0.91, 0.94, 0.97, 0.99, 1.01, 1.03, 1.06, 1.09, 1.12)
+    ]
+    now = [session({"load_s_per_batch": 0.010 * slower}, busy_elsewhere_fraction=0.3)] * 2
+    found = compare("load_s_per_batch", now, BaselineSessions(WHERE, then))
+    assert of_metric(found, "load_s_per_batch").outcome is outcome
+
+
+@pytest.mark.parametrize(
     ("device", "explained"),
     [
         (GPU, {"load_s_per_batch", "first_batch_s"}),

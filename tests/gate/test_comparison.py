@@ -313,6 +313,18 @@ def test_a_baseline_of_one_session_detects_a_large_change(slower: float, outcome
     assert compare("step_s", now, BaselineSessions(WHERE, [session()])).outcome is outcome
 
 
+@pytest.mark.parametrize(
+    ("factors", "outcome"),
+    [((1.6, 1.65), Outcome.REGRESSED), ((1.15, 2.2), Outcome.INCONCLUSIVE)],
+)
+def test_sessions_that_differ_more_than_assumed_prove_nothing_against_one_session(
+    factors: tuple[float, ...], outcome: Outcome
+) -> None:
+    """The larger of the assumed spread and that of the run counts."""
+    now = [session({"step_s": 0.030 * factor}) for factor in factors]
+    assert compare("step_s", now, BaselineSessions(WHERE, [session()])).outcome is outcome
+
+
 def test_a_proven_regression_is_not_measured_again() -> None:
     """A proven regression is final, even if another metric is open."""
     waiting = session({"sync_probe_fraction": 1.0, "accelerator_utilisation": 0.727})
