@@ -182,7 +182,9 @@ def _run(command: list[str], commit: Commit, path: Iterable[str] = ()) -> None:
 
 
 def _given_path() -> list[str]:
-    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    """Return the entries of PYTHONPATH as Python writes them to `sys.path`."""
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [os.path.abspath(entry) for entry in entries if entry]  # noqa: PTH100
 
 
 def _moved_path(checkout: Checkout, entries: list[str]) -> tuple[str, ...]:

@@ -87,6 +87,22 @@ def test_an_editable_installation_with_a_hook_is_followed(
         assert version.path == (str(version.checkout.folder / "src"),)
 
 
+@pytest.mark.parametrize("given", ["{}/", "{}//libraries/..", "libraries/.."])
+def test_entries_of_pythonpath_are_kept_however_they_are_written(
+    before: AbstractContextManager[Version],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    given: str,
+) -> None:
+    """Python normalises them in `sys.path`."""
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.setenv("PYTHONPATH", given.format(elsewhere))
+    monkeypatch.setattr(sys, "path", [str(elsewhere)])
+    with before as version:
+        assert version.path == (str(elsewhere),)
+
+
 class FakeDistribution:
     """An editable installation, as its metadata describe it."""
 

@@ -42,6 +42,9 @@ def _read_rollup(pid: int) -> dict[str, int]:
     with suppress(OSError):
         text = Path(f"/proc/{pid}/smaps_rollup").read_text("ascii")
         return {name: 1024 * int(kib) for name, kib in re.findall(r"(?m)^(\w+): +(\d+) kB", text)}
+    with suppress(psutil.Error):  # Some sandboxes lack the file; the RSS is an upper bound.
+        memory = psutil.Process(pid).memory_info()
+        return {"Pss": memory.rss, "Rss": memory.rss, "Pss_File": memory.shared}
     return {}
 
 

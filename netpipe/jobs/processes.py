@@ -27,6 +27,7 @@ _MAX_READINGS = 5
 _SWITCH_S = 1e-5
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SCHEDULING = Path("/proc/thread-self/schedstat")
+_USABLE_CPUS = os.sched_getaffinity(0)  # A loader may bind this process to fewer later.
 # False if the kernel was built without CONFIG_PROC_CHILDREN.
 _THREADS_LIST_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
@@ -48,7 +49,9 @@ class ProcessTree:
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
         """The descendants without the helpers of Python's multiprocessing."""
-        return tuple(pid for pid in self.pids if not _is_running(pid, _HELPERS))
+        alike = {pid for pid in self.pids if _is_running(pid, _HELPERS)}
+        # A fork server's workers have its command line.
+        return tuple(pid for pid in self.pids if pid not in alike or self._parents[pid] in alike)
 
     @property
     def workers(self) -> int:
@@ -324,7 +327,7 @@ class HostCpu:
 
     Attributes:
         busy_s: CPU seconds used by any program, or taken from this virtual machine.
-        total_s: Elapsed seconds, summed over all CPUs.
+        total_s: Elapsed seconds, summed over the CPUs that count.
         own_s: CPU seconds used by the processes that are measured.
     """
 
@@ -334,11 +337,19 @@ class HostCpu:
 
 
 def read_host_cpu(own_s: float | None = None) -> HostCpu:
-    """Read the CPU time of the host; `own_s` defaults to that of this process and all below it."""
-    times = psutil.cpu_times()
-    total_s = sum(times) - times.guest - times.guest_nice
+    """Read the CPU time of the CPUs that this process could use when it started.
+
+    `own_s` defaults to that of this process and all below it.
+    """
+    listed = psutil.cpu_times(percpu=True)
+    # Some containers list only their own CPUs, with other numbers.
+    is_own = len(listed) <= len(_USABLE_CPUS)
+    usable = [times for number, times in enumerate(listed) if is_own or number in _USABLE_CPUS]
+    counted = usable or listed
+    total_s = sum(sum(times) - times.guest - times.guest_nice for times in counted)
+    idle_s = sum(times.idle + times.iowait for times in counted)
     own_s = ProcessTree().cpu_s() if own_s is None else own_s
-    return HostCpu(total_s - times.idle - times.iowait, total_s, own_s)
+    return HostCpu(total_s - idle_s, total_s, own_s)
 
 
 def busy_elsewhere_fraction(before: HostCpu, after: HostCpu) -> float:

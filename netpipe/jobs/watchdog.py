@@ -33,6 +33,7 @@ _GIL_GRACE_S = 3.0
 _POLL_S = 0.2
 _INNERMOST_FRAMES = 3
 _START_OPTION = "--start-limit, in pytest --netpipe-start-limit"
+_BATCH_OPTION = "--batch-limit, in pytest --netpipe-batch-limit"
 _AWAITED = {
     "netpipe.measuring.loader_puller": "the loader",
     "netpipe.measuring.training.loop_overhead": "the loop",
@@ -223,6 +224,8 @@ class Watchdog(Watch):
         )
         if wait.start:
             message += f". If it only starts slowly, give a larger start limit: {_START_OPTION}"
+        else:
+            message += f". If a batch only takes long, give a larger batch limit: {_BATCH_OPTION}"
         return Alarm("hang", "\n".join([message, *self._loader_lines(), _location(wait.thread)]))
 
     def _overdue(self, wait: _Wait | None) -> Alarm:

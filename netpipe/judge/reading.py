@@ -16,6 +16,7 @@ FIRST: Final = "the first batches"
 SECOND: Final = "the second epoch"
 WORKERS: Final = " workers"
 """Ends the name of a pass with a chosen number of workers."""
+_MAX_PASSES: Final = 6
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class ReadRequest(SessionRequest):
     workers: int | None = None
     has_variants: bool = True  #: Whether later epochs, and other workers and shards are read.
     shuffles: bool = True  #: Without, only an epoch is read.
+
+    @property
+    def _own_limit_s(self) -> float:
+        # The session itself limits each start and each batch.
+        pass_s = self.start_limit_s + self.batches * self.batch_limit_s
+        return super()._own_limit_s + (_MAX_PASSES if self.has_variants else 1) * pass_s
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack)
             clock.sleep(request.pause_s)
             wait_until_quiet(ProcessTree().cpu_s, clock, _QUIET_LIMIT_S)
 
-    with Watchdog(request) as watch:
+    with Watchdog(request, extra_s=request.start_limit_s) as watch:
         started_s = clock()
         watch.note_wait(started_s, starts=True)
         loader = factory(workers=request.workers) if takes_workers else factory()

@@ -15,7 +15,7 @@ from netpipe.work_counts.step_work import count_step_work, describe_backend
 
 def count_factories(request: WorkRequest, factories: Factories, _: ExitStack) -> dict[str, Any]:
     """Count the work of a loader and a step; raise a MisuseError if one of them is unsuitable."""
-    with Watchdog(request) as watch:
+    with Watchdog(request, extra_s=request.start_limit_s) as watch:
         work = count_loader_work(factories.loader, request.batches, watch)
         backend, not_counted = "", dict(work.not_counted)
         counts = {

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from netpipe.jobs.footprint import (
@@ -83,6 +84,20 @@ def test_freed_memory_that_is_kept_is_known() -> None:
     holding = free_heap_bytes()
     del blocks[::2]
     assert free_heap_bytes() - holding == pytest.approx(500 * 60_000, rel=0.2)
+
+
+def test_without_the_kernels_sum_of_pages_the_resident_memory_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Some sandboxes have no smaps_rollup; a budget of memory must hold there too."""
+
+    def has_no_file(*_: object) -> str:
+        raise FileNotFoundError
+
+    monkeypatch.setattr(Path, "read_text", has_no_file)
+    me = psutil.Process()
+    resident_bytes = sum(each.memory_info().rss for each in (me, *me.children(recursive=True)))
+    assert list(read_memory()) == pytest.approx([resident_bytes] * 2, rel=0.2)
 
 
 def test_an_ended_process_holds_nothing() -> None:

@@ -7,7 +7,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from multiprocessing import get_context
+from pathlib import Path
 
+import psutil
 import pytest
 
 from netpipe.jobs import processes
@@ -63,6 +65,28 @@ tree = ProcessTree()
 print(len(tree.pids), tree.workers, tree.worker_pids == (nap.pid,))
 nap.kill()
 """
+
+
+FORK_SERVER = """
+import multiprocessing, time
+from netpipe.jobs.processes import ProcessTree
+if __name__ == "__main__":
+    context = multiprocessing.get_context("forkserver")
+    naps = [context.Process(target=time.sleep, args=(1000,)) for _ in range(2)]
+    for nap in naps:
+        nap.start()
+    tree = ProcessTree()
+    print(sorted(tree.worker_pids) == sorted(nap.pid for nap in naps), tree.workers)
+    for nap in naps:
+        nap.kill()
+"""
+
+
+def test_the_workers_of_a_fork_server_are_workers(tmp_path: Path) -> None:
+    """They have the command line of the server, which is none."""
+    (script := tmp_path / "script.py").write_text(FORK_SERVER)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True)
+    assert done.stdout == "True 2\n", done.stderr
 
 
 def test_the_helpers_of_multiprocessing_are_no_workers() -> None:
@@ -150,6 +174,22 @@ def test_the_host_is_as_busy_as_this_process_at_least() -> None:
     reading = read_host_cpu()
     assert 0 < reading.busy_s <= reading.total_s
     assert reading.own_s > 0
+
+
+@pytest.mark.parametrize(
+    ("usable", "busy_s"), [({1}, 20.0), ({0, 2}, 40.0), ({0, 1, 2}, 60.0), ({7, 8, 9}, 60.0)]
+)
+def test_only_cpus_that_a_session_may_use_count(
+    monkeypatch: pytest.MonkeyPatch, usable: set[int], busy_s: float
+) -> None:
+    """A container may list only its own CPUs, by other numbers than the kernel's."""
+    times = type(psutil.cpu_times())
+    no_time = dict.fromkeys(times._fields, 0.0)
+    listed = [times(**no_time | {"user": busy, "idle": 100 - busy}) for busy in (10.0, 20.0, 30.0)]
+    monkeypatch.setattr(psutil, "cpu_times", lambda **_: listed)
+    monkeypatch.setattr(processes, "_USABLE_CPUS", usable)
+    reading = read_host_cpu(own_s=0.0)
+    assert (reading.busy_s, reading.total_s) == (busy_s, 100.0 * len(usable))
 
 
 @pytest.mark.parametrize(

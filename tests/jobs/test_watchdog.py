@@ -86,6 +86,7 @@ def test_a_wait_has_its_limit(
     assert kind == "hang"
     assert f" {limit_s:g} s after 0 batches" in message
     assert ("--start-limit" in message) is starts
+    assert ("--batch-limit" in message) is not starts
 
 
 def test_a_loader_is_made_and_gives_its_first_batch_within_one_limit(

@@ -37,6 +37,12 @@ def test_a_version_is_read_with_the_hash_seed_that_was_asked_for(
     assert [variables["PYTHONHASHSEED"] for variables in asked] == ["0", "7"]
 
 
+def test_slow_batches_may_take_as_long_as_the_session_lets_them() -> None:
+    """The parent does not end a session whose batches each come in time."""
+    one, many = (ReadRequest(batches=batches, batch_limit_s=10.0) for batches in (1, 257))
+    assert many.limit_s - one.limit_s >= 6 * 256 * 10.0
+
+
 def test_each_batch_has_its_own_time_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Many slow batches may take longer than a start, and one of them longer than the budget."""
     limits_s: list[float] = []
