@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import Connection
 from typing import Final, NamedTuple
@@ -23,6 +24,8 @@ _LOOK_FRACTION: Final = 0.125
 _AGREEMENT: Final = 0.1
 _MAX_DRAINING_S: Final = 4.0
 _MAX_FILLING_S: Final = 2.0
+# Half of an epoch with at least this many groups of batches empties most buffers.
+_MIN_GROUPS: Final = 8
 
 
 class _Window(NamedTuple):
@@ -56,7 +59,16 @@ class LoaderRun:
             _LOOK_FRACTION * seconds, least=2, limit_s=seconds, tolerance=_AGREEMENT
         )
         self._balance = CpuBalance(self.puller, clock)
-        self._restarts = self.puller.restarts
+        self._restarts = 0  # An epoch that began during the warm-up is drained too.
+
+    def leave_buffered_out(self, seconds: float) -> None:
+        """Take the pace from the later half of an epoch, because buffers fill while it starts."""
+        puller, batches = self.puller, self.puller.epoch_batches
+        if batches is not None and batches >= _MIN_GROUPS * puller.group:
+            puller.ensure_epoch_has(batches)
+            pulled = puller.pull_batches(batches, seconds)
+            later_s = pulled.gaps_s[len(pulled.gaps_s) // 2 :]
+            self._steady = replace(pulled, gaps_s=later_s, cpu_s=pulled.cpu_s / 2)
 
     def count(self, seconds: float) -> None:
         """Count batches for `seconds`, or until twice that time has passed; restarts are left out.
@@ -157,6 +169,7 @@ def run(
 ) -> Tally:
     """Return the counts of a loader's steady state over `seconds`."""
     running = LoaderRun(loader, clock, closing, watch, seconds)
+    running.leave_buffered_out(seconds)
     running.count(seconds)
     return running.tally()
 
@@ -181,7 +194,7 @@ def run_in_turns(
 
 def longest_s(seconds: float) -> float:
     """Return the longest duration of a run after its first batch, if batches are fast."""
-    return 3 * seconds + _MEMORY_S
+    return 4 * seconds + _MEMORY_S
 
 
 def _peak_memory(puller: Puller, clock: Clock) -> Iterator[int]:

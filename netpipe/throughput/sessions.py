@@ -144,7 +144,7 @@ def _require_same(
 
 def expected_s(runs: int, seconds: float) -> float:
     """Return the approximate total duration of the runs in seconds."""
-    return runs * (_START_S + longest_s(seconds) - 1.5 * seconds)
+    return runs * (_START_S + longest_s(seconds) - 2.5 * seconds)
 
 
 def measure_once(subject: Subject, seconds: float) -> Tally:

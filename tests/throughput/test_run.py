@@ -111,6 +111,23 @@ def test_restarts_are_left_out(clock: FakeClock) -> None:
     assert tally.batches / tally.wall_s == 4
 
 
+@pytest.mark.parametrize(("batches", "start_s"), [(60, 0.3), (200, 0.6), (400, 2.0)])
+def test_batches_made_while_an_epoch_starts_do_not_count(
+    clock: FakeClock, batches: int, start_s: float
+) -> None:
+    """A worker makes a batch in 10 ms, into buffers that hold a whole epoch."""
+
+    def epoch() -> Iterator[Batch]:
+        began_s = clock()
+        clock.sleep(start_s)
+        for number in range(1, batches + 1):
+            clock.sleep(max(0.0005, began_s + 0.010 * number - clock()))
+            yield batch_of(10)
+
+    tally = run(epoch, 4.0, clock)
+    assert tally.batches / tally.wall_s == pytest.approx(100, rel=0.02)
+
+
 @pytest.mark.parametrize("batches", [8, 40])
 def test_the_cost_of_restarts_is_left_out(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch, batches: int
