@@ -102,17 +102,18 @@ class Watcher(Iterator[Any]):
         self._compiled = self._compilations()
         self._kind: VerdictKind | None = None
         self._latest: Window | None = None
+        self._memory_bytes = 0
         self._lock, self._over = Lock(), Event()
         # The trainer may have seeded Python's own generator.
         self._random = random.Random()
         self._thread = Thread(target=self._run, name="netpipe-watch", daemon=True)
 
-    def __iter__(self) -> "Watcher":
+    def __iter__(self) -> Iterator[Any]:
         """Begin the loader again if it has been used, as a loop over the loader itself does."""
         if self._is_begun:
             self._iterator = iter(self._batches)
             self._epoch += self._iterator is not self._batches
-        return self
+        return _Pass(self)
 
     def __len__(self) -> int:
         """Return the number of batches; raise a TypeError if the loader does not know it."""
@@ -197,12 +198,17 @@ class Watcher(Iterator[Any]):
         return None
 
     def _run(self) -> None:
-        looked_s = self._clock()
+        looked_s, read_s = self._clock(), -inf
         try:
             while not self._over.wait(pause_s := self._random.uniform(*_SAMPLE_S)):
                 self.sample(looked_s + pause_s)
                 looked_s = self._clock()
-                if self._clock() - self._since_s >= self._window_s:
+                is_due = looked_s - self._since_s >= self._window_s
+                if is_due or looked_s - read_s >= self._window_s:
+                    # The loop's thread, which closes a window at the end of an epoch, must not
+                    # wait while the pages of all processes are counted.
+                    read_s, self._memory_bytes = looked_s, read_memory()[0]
+                if is_due:
                     self.close_window()
         except Exception as error:  # noqa: BLE001  # training must go on
             self._end(error)
@@ -282,7 +288,7 @@ class Watcher(Iterator[Any]):
             examples_per_s=None if counted is None else counted.examples * per_s,
             tokens_per_s=None if tokens is None else tokens * per_s,
             mfu=self._compute_mfu(per_s),
-            memory_bytes=read_memory()[0],
+            memory_bytes=self._memory_bytes or read_memory()[0],
             workers=ProcessTree().workers,
         )
         self._taken += len(given)
@@ -344,6 +350,27 @@ class Watcher(Iterator[Any]):
         except OSError as error:
             self._log = None
             _warn(f"{log} gets no more lines: {error.strerror}")
+
+
+class _Pass(Iterator[Any]):
+    """A loop over a watcher, with its attributes; `iter` of it does not begin the loader again."""
+
+    def __init__(self, watcher: Watcher) -> None:
+        self._watcher = watcher
+
+    def __next__(self) -> Any:
+        return next(self._watcher)
+
+    def __len__(self) -> int:
+        return len(self._watcher)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_watcher":
+            raise AttributeError(name)
+        return getattr(self._watcher, name)
 
 
 def _flatten(name: str, value: Any) -> Iterator[tuple[str, float]]:

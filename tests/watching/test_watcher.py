@@ -315,6 +315,35 @@ def test_states_and_epochs_are_those_of_the_loader(watch: Watch) -> None:
     assert not hasattr(watched, "load_state_dict")
 
 
+def test_a_loop_goes_on_where_iter_is_called_again(watch: Watch) -> None:
+    """`islice`, as in a trainer's prefetching, calls `iter` for each batch."""
+    batches: Any = iter(watch(_Resumable()))
+    assert [list(islice(batches, 1)) for _ in range(4)] == [[1], [2], [3], []]
+    assert batches.get_state() == 3
+
+
+def test_only_the_watchers_own_thread_counts_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even at the end of an epoch, where the loop's thread closes the window."""
+    names: list[str] = []
+
+    def read_memory() -> tuple[int, int]:
+        names.append(threading.current_thread().name)
+        return 10**8, 10**8
+
+    def batches() -> Iterator[int]:
+        yield 1
+        until_s = time.monotonic() + 60
+        while not watched._memory_bytes and time.monotonic() < until_s:
+            time.sleep(0.01)
+        yield 2
+
+    monkeypatch.setattr(watcher_module, "read_memory", read_memory)
+    watched = Watcher(batches(), window_s=1000)
+    assert list(watched) == [1, 2]
+    watched.stop()
+    assert names == ["netpipe-watch"]
+
+
 def test_a_real_run_writes_its_windows(tmp_path: Path) -> None:
     """The watcher's own thread closes windows; losses are those of an unwatched run."""
     log = tmp_path / "run.jsonl"
