@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.resources import files
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from netpipe.device.host import this_host
 from netpipe.grain_access.nodes import Graph, Node, qualified_name
@@ -14,6 +14,11 @@ from netpipe.grain_access.source_lines import Recording
 from netpipe.linting.rules import LOCAL_ONLY, NO_GRAIN_GRAPH, RULES, UNUSED_SILENCE, split_silence
 from netpipe.linting.rules.finding import LintFinding, Pipeline, Reads, SilencedFinding
 from netpipe.results.fields import Document, Must
+
+# A node that no rule reports.
+_NO_FINDING: Final[Mapping[str, Any]] = {
+    "kind": "Options", "parameters": {}, "uses_jax": False, "sent_bytes": None, "unpicklable": ""
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -64,22 +69,21 @@ def lint(
     graph, remarks = _read_graph(dataset, recording)
     host, for_speed = this_host(), intent == "throughput"
     pipeline = Pipeline(graph, for_speed, host.cores, host.memory_bytes, reads, lacks_flags)
-    findings = [*_apply_rules(pipeline), *remarks]
-    reasons = {
-        finding: reason
-        for finding in findings
-        if (reason := _find_reason(finding, graph, silences))
-    }
-    accepted = {finding.nodes[0] for finding in reasons if finding.rule not in silences}
-    if accepted:
-        # A rule may name only the first of several nodes, so lint again with the silenced nodes
-        # replaced by a kind that no rule reports.
-        other_nodes = (
-            replace(node, kind="Options", parameters={}) if node.id in accepted else node
-            for node in graph.nodes
-        )
-        pipeline = replace(pipeline, graph=Graph(tuple(other_nodes)))
-        findings = [*_apply_rules(pipeline), *remarks]
+    findings, reasons = list[LintFinding](), dict[LintFinding, str]()
+    for rule in RULES if graph.nodes else ():
+        # A rule may name only the first of several nodes, so it is applied again without those.
+        silenced_nodes, is_open = set[int](), True
+        while is_open:
+            found, is_open = list(_apply_rule(rule, pipeline, silenced_nodes)), False
+            for finding, number in ((each, number) for each in found for number in each.nodes):
+                name = _function_name(graph.nodes[number])
+                reason = silences.get(f"{rule} of {name}") if name else None
+                if reason and number not in silenced_nodes:
+                    reasons[finding], is_open = reason, True
+                    silenced_nodes.add(number)
+        findings += found
+    findings += remarks
+    reasons |= {each: silences[each.rule] for each in findings if each.rule in silences}
     if reads.wait:
         local = (each for each in findings if each.rule in LOCAL_ONLY)
         reasons = {**dict.fromkeys(local, reads.evidence), **reasons}
@@ -111,17 +115,16 @@ def _read_graph(dataset: object, recording: Recording | None) -> tuple[Graph, li
     return graph, [LintFinding(NO_GRAIN_GRAPH, "info", (), message, fix)]
 
 
-def _apply_rules(pipeline: Pipeline) -> Iterator[LintFinding]:
-    if not pipeline.graph.nodes:
-        return
-    costs = load_costs()
-    for name, rule in RULES.items():
-        # Problems that differ only in their nodes are merged into one finding with all nodes.
-        merged: dict[LintFinding, dict[int, None]] = {}
-        for severity, nodes, message, fix in rule(pipeline):
-            finding = LintFinding(name, severity, (), message, fix, costs.get(name, ""))
-            merged.setdefault(finding, {}).update(dict.fromkeys(node.id for node in nodes))
-        yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())
+def _apply_rule(name: str, pipeline: Pipeline, silenced_nodes: set[int]) -> Iterator[LintFinding]:
+    nodes = pipeline.graph.nodes
+    kept = (replace(node, **_NO_FINDING) if node.id in silenced_nodes else node for node in nodes)
+    judged = replace(pipeline, graph=replace(pipeline.graph, nodes=tuple(kept)))
+    # Problems that differ only in their nodes are merged into one finding with all nodes.
+    merged: dict[LintFinding, dict[int, None]] = {}
+    for severity, found, message, fix in RULES[name](judged):
+        finding = LintFinding(name, severity, (), message, fix, load_costs().get(name, ""))
+        merged.setdefault(finding, {}).update(dict.fromkeys(node.id for node in found))
+    yield from (replace(finding, nodes=tuple(ids)) for finding, ids in merged.items())
 
 
 def load_costs() -> Mapping[str, str]:
@@ -129,11 +132,6 @@ def load_costs() -> Mapping[str, str]:
     text = (files("netpipe.linting.rules") / "costs.json").read_text(encoding="utf-8")
     costs: dict[str, str] = json.loads(text)
     return costs
-
-
-def _find_reason(finding: LintFinding, graph: Graph, silences: Mapping[str, str]) -> str | None:
-    function = _function_name(graph.nodes[finding.nodes[0]]) if finding.nodes else ""
-    return silences.get(finding.rule) or silences.get(f"{finding.rule} of {function}")
 
 
 def _function_name(node: Node) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import grain
+import jax
 import jsonschema
 import pytest
 
@@ -27,6 +28,11 @@ WRONG_IN_MANY_WAYS = [
     grain.IterDataset.mix([elements().batch(4), elements().batch(4)], [2, 1]).filter(increment),
     iter(()),
 ]
+
+
+def scaled(element: int) -> Any:
+    """Return twice the element, as an array of JAX."""
+    return jax.numpy.multiply(element, 2)
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +97,33 @@ def test_a_rule_can_be_silenced_for_one_function() -> None:
     assert [finding.rule for finding in more.findings] == [MAP]
     assert "Map of builtins.dict" in more.findings[0].message
     assert [entry.rule for entry in more.silenced] == [MAP]
+
+
+def test_two_functions_can_be_silenced() -> None:
+    """The second one is reported only if the first is not."""
+    late = in_workers(elements()).map(increment).map(dict)
+    silences = {
+        f"{MAP} of tests.linting.rules.linting.increment": "it is cheap",
+        f"{MAP} of builtins.dict": "so is this",
+    }
+    report = lint(late, silences=silences)
+    assert report.findings == ()
+    assert [each.reason for each in report.silenced] == ["it is cheap", "so is this"]
+
+
+def test_a_function_is_silenced_where_a_finding_names_its_workers_first() -> None:
+    """Only the rule of the silence accepts it."""
+    silence = f"jax-in-worker of {scaled.__module__}.{scaled.__name__}"
+    report = lint(in_workers(elements().map(scaled)), silences={silence: "a light call"})
+    assert report.findings == ()
+    assert [each.rule for each in report.silenced] == ["jax-in-worker"]
+
+
+def test_a_silence_for_a_function_without_a_name_silences_nothing() -> None:
+    """It is a mistake in pyproject.toml, and the finding stays."""
+    report = lint(object(), silences={"no-grain-graph of ": "a slip of the pen"})
+    assert [finding.rule for finding in report.findings] == ["no-grain-graph"]
+    assert report.silenced == ()
 
 
 def test_a_remark_about_the_loader_stays_beside_a_silence_for_one_function() -> None:
