@@ -17,6 +17,7 @@ from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.measurement import Device, Measurement
 from tests.command import Netpipe
 from tests.measurements import CPU, EMULATED, GPU, make_measurement
+from tests.repository import init
 from tests.root_process import ROOT
 
 PIPELINE = """
@@ -416,6 +417,29 @@ def test_generators_are_loaders_and_users_of_batches_are_not(tmp_path: Path) -> 
     write(tmp_path, {"read.py": PIPELINE, "feed.py": FACTORY + text})
     assert targets(tmp_path)[:2] == ["feed.py:batches", "feed.py:feed"]
     assert "feed.py:train" not in targets(tmp_path)
+
+
+def test_a_function_that_uses_up_batches_is_no_loader(tmp_path: Path) -> None:
+    """Neither one that makes a model for the first batch, nor one that counts batches."""
+    text = "def start():\n    batch = next(iter(batches()))\n    return init(batch), step\n"
+    text += "def size():\n    return len(batches())\n"
+    write(tmp_path, {"read.py": PIPELINE, "feed.py": FACTORY + text})
+    assert targets(tmp_path) == ["feed.py:batches", "read.py:make_dataset"]
+
+
+def test_a_repository_is_told_what_else_it_needs(tmp_path: Path, netpipe: Netpipe) -> None:
+    """A package next to perf must be named, and GitHub does not see a folder's workflows."""
+    init(tmp_path)
+    folder = tmp_path / "training"
+    project = '[project]\nname = "shop"\n'
+    write(folder, {"shop/__init__.py": "", "shop/read.py": PIPELINE, "shop/feed.py": FACTORY})
+    write(folder, {"pyproject.toml": project})
+    told = " ".join(netpipe("init", folder, "--no-run").stdout.split())
+    assert (
+        "setuptools cannot tell your package from perf and baselines: add [tool.setuptools" in told
+    )
+    assert f"{tmp_path}/.github/workflows" in told
+    assert "working-directory: training" in told
 
 
 def test_a_data_set_is_followed_through_names(tmp_path: Path) -> None:

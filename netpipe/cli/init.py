@@ -2,9 +2,10 @@
 
 import ast
 import os
+import re
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from math import ceil, isfinite
 from pathlib import Path
@@ -18,6 +19,7 @@ from netpipe.cli.init_candidates import find_candidates, find_obstacle, sort_fun
 from netpipe.cli.progress_display import show_progress
 from netpipe.errors import MisuseError, NetpipeError
 from netpipe.files.whole_file import refuse_unwritable, write_whole
+from netpipe.git import GitError, git
 from netpipe.jobs.targets import Target, name_targets
 from netpipe.measuring.measure_request import MeasureRequest
 from netpipe.results.units import format_seconds
@@ -223,8 +225,29 @@ def _write_tests(
     for name, role in ROLES.items():
         found = chosen.get(name) or f"none found: {_ABSENT[name]}"
         output.print(f"{role}: {found}", soft_wrap=True)
+    for advice in _list_advice(folder):
+        output.print(advice, soft_wrap=True)
     output.print(f"commit: {at}git add {' '.join(files)}", soft_wrap=True)
     record = f"pytest perf --netpipe-record first{flag}"
     output.print(f"keep a baseline of this machine: {at}{record}", soft_wrap=True)
     output.print("in CI: set the repository variable NETPIPE to the pip requirement of netpipe")
     return code
+
+
+def _list_advice(folder: Path) -> Iterator[str]:
+    """Yield what else a repository needs for its tests and its workflow."""
+    file = folder / "pyproject.toml"
+    text = file.read_text("utf-8", "replace") if file.exists() else ""
+    is_setuptools = "[project]" in text and ("[build-system]" not in text or "setuptools" in text)
+    names_packages = any((folder / name).exists() for name in ("setup.py", "setup.cfg", "src"))
+    if is_setuptools and not names_packages and not re.search("packages|py-modules", text):
+        table = '[tool.setuptools.packages.find] with include = ["your_package*"]'
+        yield f"{file}: setuptools cannot tell your package from perf and baselines: add {table}"
+    with suppress(GitError, OSError, ValueError):  # there may be no repository yet
+        top = Path(git(folder, "rev-parse", "--show-toplevel"))
+        if not top.samefile(folder):
+            place = folder.resolve().relative_to(top.resolve())
+            yield (
+                f"GitHub runs only {top}/.github/workflows: move {FILES[2]} there, and add to its "
+                f"job defaults: {{run: {{working-directory: {place}}}}}"
+            )

@@ -12,6 +12,7 @@ _MAKERS: Final = {"to_iter_dataset", "mp_prefetch", "MapDataset", "IterDataset",
 _LOADER_CLASS: Final = re.compile(r"[A-Z]\w*(Loader|Dataset|Pipeline|Iterator)")
 _STEP: Final = re.compile(r"(^|_)step(_fn)?$|Step$")
 _YIELD: Final = "yield"
+_CONSUMERS: Final = {"all", "any", "len", "max", "min", "next", "print", "sum", "type"}
 _OTHER_CODE: Final = re.compile(
     r"\..*|build|dist|node_modules|perf|site-packages|tests?|test_.*|conftest\.py"
 )
@@ -106,6 +107,19 @@ def _list_names(node: ast.AST) -> set[str]:
     return {name for name in found if name}
 
 
+def _list_kept(node: ast.AST) -> set[str]:
+    """Return the names in an expression, except those that a call such as `next` uses up."""
+    found, waiting = set[str](), [node]
+    while waiting:
+        match waiting.pop():
+            case ast.Call(func=ast.Name(name)) if name in _CONSUMERS:
+                pass
+            case inner:
+                found.add(getattr(inner, "id", getattr(inner, "attr", None)) or "")
+                waiting += ast.iter_child_nodes(inner)
+    return found
+
+
 def _makes_pipeline(function: ast.FunctionDef, makers: set[str]) -> bool:
     """Return whether a function returns the result of a maker, or is a generator that uses one."""
     made, results = set(makers), set[str]()
@@ -115,10 +129,10 @@ def _makes_pipeline(function: ast.FunctionDef, makers: set[str]) -> bool:
             case (
                 ast.Assign(targets=[ast.Name(name)], value=ast.AST() as value)
                 | ast.AnnAssign(target=ast.Name(name), value=ast.AST() as value)
-            ) if made & _list_names(value):
+            ) if made & _list_kept(value):
                 made.add(name)
             case ast.Return(value=ast.AST() as value):
-                results |= _list_names(value)
+                results |= _list_kept(value)
             # A decorator such as `contextmanager` turns a generator into something else.
             case ast.Yield() | ast.YieldFrom() if not function.decorator_list:
                 results |= {_YIELD, *_list_names(function)}
