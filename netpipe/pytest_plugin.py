@@ -18,7 +18,6 @@ from netpipe.plugin import other_plugins
 from netpipe.plugin.fixtures import (  # noqa: F401  # pytest looks for them here
     RUN,
     UNUSED,
-    _netpipe_alone,
     _netpipe_clock,
     _netpipe_subject,
     activate,

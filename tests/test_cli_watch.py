@@ -15,7 +15,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from netpipe.cli import main
 from netpipe.watching.logs import Logs
 from netpipe.watching.window import Window
 from tests.command import Netpipe
@@ -50,6 +52,14 @@ def test_the_table_has_the_latest_windows(
     assert row[-2:] == [f"{kind},", "ended"]
     bars = {0.0: "▁", 0.3: "▃", 0.06: "▁", None: "▄"}
     assert bars[idle] * 9 in row
+
+
+def test_a_terminal_may_lack_characters(tmp_path: Path) -> None:
+    """The bars are replaced, and the exit code is still that of the verdict."""
+    path = write_log(tmp_path / "run.jsonl", *(of_ended(number, 0.0) for number in range(9)))
+    shown = CliRunner(charset="latin-1").invoke(main, ["watch", "--once", str(path)])
+    assert (shown.exit_code, shown.exception) == (0, None)
+    assert "?" * 9 in shown.stdout
 
 
 def test_memory_that_keeps_growing_is_reported(netpipe: Netpipe, tmp_path: Path) -> None:

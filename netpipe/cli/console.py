@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
@@ -124,11 +125,21 @@ def start_limit_option(text: str) -> Callable[[FC], FC]:
     return seconds_option("--start-limit", START_LIMIT_S, text)
 
 
+def reading_options(command: FC) -> FC:
+    """Add the options of a command that reads batches: its limits, --quiet and --json."""
+    start_limit = start_limit_option("Seconds allowed until the first batch.")
+    for option in (json_option, quiet_option, start_limit, batch_limit_option):
+        command = option(command)
+    return command
+
+
 class ErrorReportingGroup(click.Group):
     """Prints each warning and error as one line, and exits with 2 after an error."""
 
     def main(self, *args: Any, **extra: Any) -> Any:
         """Run the command line; report a system error, such as a full disk, as one line too."""
+        if isinstance(sys.stdout, TextIOWrapper) and sys.stdout.errors == "strict":
+            sys.stdout.reconfigure(errors="replace")  # A terminal may lack a character.
         try:
             return super().main(*args, **extra)
         except OSError as error:

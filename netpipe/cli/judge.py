@@ -10,15 +10,12 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
-    batch_limit_option,
     bold_first,
-    json_option,
     notes,
     output,
     print_json,
-    quiet_option,
+    reading_options,
     seconds_option,
-    start_limit_option,
     target_type,
 )
 from netpipe.cli.progress_display import show_progress
@@ -48,10 +45,7 @@ _LOADER: Final = "perf/conftest.py:batches"
 )  # fmt: skip
 @click.option("--no-timing", is_flag=True, help="Only count work; no effect with a claim.")
 @seconds_option("--budget", 20.0, "Seconds for timing; each duet takes half of it.")
-@batch_limit_option
-@start_limit_option("Seconds allowed until the first batch.")
-@quiet_option
-@json_option
+@reading_options
 def judge(
     base: str | None,
     loader: Target,

@@ -1,6 +1,6 @@
 """`netpipe throughput`: the speed of a loader alone, by workers, and compared with another."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from math import inf
@@ -10,14 +10,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from netpipe.cli.console import (
-    batch_limit_option,
-    json_option,
     notes,
     output,
     path_type,
     print_json,
-    quiet_option,
-    start_limit_option,
+    reading_options,
     target_type,
 )
 from netpipe.cli.progress_display import show_bar
@@ -77,10 +74,7 @@ if TYPE_CHECKING:
     "--same-batches", type=click.IntRange(0), default=0, metavar="N",
     help="With --against: the first N batches of both loaders must have the same contents.",
 )  # fmt: skip
-@batch_limit_option
-@start_limit_option("Seconds allowed until the first batch.")
-@quiet_option
-@json_option
+@reading_options
 def throughput(
     loader: "Target | None",
     data: Path | None,
@@ -187,42 +181,27 @@ def _choose_workers(
 ) -> "WorkerChoice":
     """Try several numbers of workers, in runs of at most 1 s each, and return the choice."""
     from netpipe.device.host import this_host
-    from netpipe.throughput.worker_choice import choose, parse_budget, worker_counts
+    from netpipe.measuring.interleaving import MIN_ROUNDS
+    from netpipe.throughput import worker_choice
+    from netpipe.throughput.sessions import expected_s, measure_once
 
     host, trial_s = this_host(), min(1.0, seconds)
-    budget_bytes = host.memory_bytes // 2 if memory_budget is None else parse_budget(memory_budget)
-    subjects = {n: replace(subject, workers=n) for n in worker_counts(host.cores)}
-    _announce_trials(subjects.values(), budget_bytes, trial_s)
-    return choose(_try_workers(subjects, budget_bytes, trial_s), budget_bytes, trial_s)
-
-
-def _announce_trials(subjects: "Collection[Subject]", budget_bytes: int, trial_s: float) -> None:
-    from netpipe.measuring.interleaving import MIN_ROUNDS
-    from netpipe.throughput.sessions import expected_s
-    from netpipe.throughput.worker_choice import MAX_ROUNDS
-
-    minutes = expected_s(len(subjects) * MIN_ROUNDS, trial_s) / 60
+    budget_bytes = host.memory_bytes // 2
+    if memory_budget is not None:
+        budget_bytes = worker_choice.parse_budget(memory_budget)
+    subjects = {n: replace(subject, workers=n) for n in worker_choice.worker_counts(host.cores)}
+    expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
     notes.print(
         f"memory budget: {format_megabytes(budget_bytes)} for all processes of a trial\n"
-        f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, or up to {MAX_ROUNDS} until the "
-        f"choice is clear; each is a fresh process that measures {trial_s:g} s of steady "
-        f"state: about {minutes:.1f} minutes or more",
+        f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, or up to "
+        f"{worker_choice.MAX_ROUNDS} until the choice is clear; each is a fresh process that "
+        f"measures {trial_s:g} s of steady state: about "
+        f"{expected_s(expected_runs, trial_s) / 60:.1f} minutes or more",
         soft_wrap=True,
     )
-
-
-def _try_workers(
-    subjects: "Mapping[int, Subject]", budget_bytes: int, trial_s: float
-) -> "list[Candidate]":
-    from netpipe.measuring.interleaving import MIN_ROUNDS
-    from netpipe.throughput.sessions import measure_once
-    from netpipe.throughput.worker_choice import Candidate, try_candidates
-
-    untried = list(map(Candidate, subjects))
-    expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
     with show_bar("trials") as progress:
 
-        def report_progress(number: int, candidate: Candidate) -> None:
+        def report_progress(number: int, candidate: "Candidate") -> None:
             if candidate.status == "open":
                 description = f"trials, round {number}, {candidate.label}"
                 progress(min(next(started_runs), expected_runs), expected_runs, description)
@@ -230,14 +209,14 @@ def _try_workers(
                 reason = f"left out in round {number}: {candidate.reason}"
                 notes.print(f"{candidate.label}, {reason}", soft_wrap=True)
 
-        tried = try_candidates(
-            untried,
+        tried = worker_choice.try_candidates(
+            list(map(worker_choice.Candidate, subjects)),
             budget_bytes,
             lambda workers: measure_once(subjects[workers], trial_s),
             report_progress,
         )
         progress(expected_runs, expected_runs, "tried")
-    return tried
+    return worker_choice.choose(tried, budget_bytes, trial_s)
 
 
 def _measure(

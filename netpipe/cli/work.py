@@ -1,10 +1,10 @@
 """`netpipe work` and `netpipe resume`: count a loader's work per batch, check its restarts."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import Any, Literal, TypedDict
 
 import click
 
@@ -12,23 +12,16 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
-    batch_limit_option,
     bold_first,
-    json_option,
     notes,
     output,
     print_json,
-    quiet_option,
-    start_limit_option,
+    reading_options,
     target_type,
 )
 from netpipe.cli.progress_display import show_progress
 from netpipe.gate.outcomes import NO_WORSE, Comparison, Outcome
 from netpipe.jobs.targets import Target, name_targets
-
-if TYPE_CHECKING:
-    from netpipe.jobs.progress import OnProgress
-    from netpipe.results.work_profile import WorkProfile
 
 
 @click.command(epilog="\b\nExample:\n  netpipe work perf/conftest.py:batches")
@@ -39,10 +32,7 @@ if TYPE_CHECKING:
     "--batches", type=click.IntRange(min=1), default=16, show_default=True,
     help="Batches to count, after the first two.",
 )  # fmt: skip
-@batch_limit_option
-@start_limit_option("Seconds allowed until the first batch.")
-@quiet_option
-@json_option
+@reading_options
 def work(
     target: Target,
     step: Target | None,
@@ -65,7 +55,15 @@ def work(
         if against is None:
             profile = count_work(CHILD_COMMAND, request, progress=progress)
         else:
-            profile, compared = _compare(against, request.targets, limits, progress)
+            from netpipe.judge.judge import Change
+            from netpipe.other_version import open_version
+            from netpipe.worktrees import find_commit
+
+            here = Path.cwd()
+            commit = find_commit(here, against, "--against")
+            with open_version(commit, here, "", notes.print) as version:
+                change = Change(version, here, request.targets, limits=limits, progress=progress)
+                profile, compared = change.compare_work()
     if as_json:
         names = ("outcome", "now", "then", "worse_ratio", "reason")
         comparisons = [
@@ -88,21 +86,6 @@ def work(
         if compared:
             output.print(f"counted: {profile.scope}", soft_wrap=True)
     sys.exit(_choose_exit_code(compared))
-
-
-def _compare(
-    ref: str,
-    targets: Mapping[str, Target],
-    limits: Mapping[str, Any],
-    progress: "OnProgress | None",
-) -> "tuple[WorkProfile, Sequence[Comparison]]":
-    from netpipe.judge.judge import Change
-    from netpipe.other_version import open_version
-    from netpipe.worktrees import find_commit
-
-    here = Path.cwd()
-    with open_version(find_commit(here, ref, "--against"), here, "", notes.print) as version:
-        return Change(version, here, targets, limits=limits, progress=progress).compare_work()
 
 
 class ComparedWork(TypedDict):
@@ -138,10 +121,7 @@ def _choose_exit_code(compared: Sequence[Comparison]) -> int:
     "--batches", type=click.IntRange(min=2), default=32, show_default=True,
     help="Batches to compare, or fewer if the loader ends earlier.",
 )  # fmt: skip
-@batch_limit_option
-@start_limit_option("Seconds allowed until its first batch.")
-@quiet_option
-@json_option
+@reading_options
 def resume(target: Target, as_json: bool, **settings: Any) -> None:
     """Check that a loader continues exactly from its saved states.
 

@@ -70,13 +70,8 @@ class StageCost:
 
     def with_waiting(self, factor: float) -> "StageCost":
         """Return the cost with its waiting time multiplied by `factor`."""
-        less_s = self.waiting_s * (1 - factor)
-        return StageCost(
-            self.wall_s - less_s,
-            self.cpu_s,
-            self.threaded_wall_s - less_s,
-            self.waiting_s - less_s,
-        )
+        more_s = self.waiting_s * (factor - 1)
+        return self + StageCost(more_s, 0.0, more_s, more_s)
 
     @property
     def working_fraction(self) -> float:

@@ -42,6 +42,7 @@ from netpipe.diagnosis.experiments.turns import (
     require_side,
 )
 from netpipe.diagnosis.what_if import (
+    MAX_STAGES,
     Change,
     choose_change,
     find_enough_workers,
@@ -224,9 +225,9 @@ class Investigation:
         return with_workers(self.loader, self._graph, workers, keeps_threads=self._reads_wait)
 
     def _build_ablated(self, times: Sequence[StageTime]) -> dict[int, LoaderFactory]:
-        """Return loaders that each lack one stage, by the index of that stage."""
+        """Return loaders that each lack one of the costliest stages, by the stage's index."""
         ablated = dict[int, LoaderFactory]()
-        for index, stage in enumerate(times):
+        for index, stage in enumerate(times[:MAX_STAGES]):
             # The receiver frees the shared memory of a worker's batch, so it cannot be resent.
             if stage.node is None or (stage.node.in_worker and stage.node.kind == "Batch"):
                 continue

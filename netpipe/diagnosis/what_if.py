@@ -27,7 +27,7 @@ _FASTER_BELOW: Final = 0.95
 _NEAR_BEST: Final = 1.1
 _MAX_LISTED_WORKERS: Final = 4
 _MAX_WORKERS: Final = 64
-_MAX_STAGES: Final = 2
+MAX_STAGES: Final = 2
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def list_changes(
         yield Change(name, NO_THREADS, alone_s, threads=0)
     yield from _read_changes(loader)
     yield from _worker_changes(one_worker or loader, loader.model.workers, step_s)
-    for index, stage in enumerate(times[:_MAX_STAGES]):
+    for index, stage in enumerate(times[:MAX_STAGES]):
         free_s = loader.s_per_batch * (1 - loader.gain_fraction(index))
         yield Change(f"{stage.name} at no cost", WITHOUT_STAGE, free_s, stage=index)
 

@@ -64,11 +64,6 @@ class FileChange:
             return None
         return compare_baselines(self.before, self.after)
 
-    @property
-    def dropped(self) -> tuple[str, ...]:
-        """The benchmarks that only the old baseline holds, each with the reason."""
-        return tuple(_dropped(self.before, self.after)) if self.before and self.after else ()
-
     def to_document(self) -> dict[str, Any]:
         """Return the change as an object of `netpipe/schemas/run.1.json`."""
         found = self.difference

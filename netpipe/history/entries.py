@@ -125,8 +125,8 @@ def read_entries(path: Path) -> list[Entry]:
                 check_schema(schema, (Entry.SCHEMA,), where, way_out=_WAY_OUT)
                 check_document(document, "history.1", where)
                 entries.append(parse(document, Entry, where))
-                datetime.fromisoformat(entries[-1].date)
-    except (ValueError, RecursionError) as error:
+                datetime.fromisoformat(entries[-1].date).astimezone()
+    except (ValueError, OverflowError, RecursionError) as error:
         raise InputError(where, "line", "be JSON with an ISO 8601 date", error, _WAY_OUT) from error
     return entries
 

@@ -18,7 +18,7 @@ from netpipe.measuring.protocol import DeviceOf, measure
 from netpipe.measuring.training.emulated_step import EmulatedStep
 from netpipe.measuring.training.profiler_trace import trace_file
 from netpipe.results.measurement import Device, Finding
-from netpipe.verdict.clear import is_clearly_healthy
+from netpipe.verdict.decision import is_clearly_healthy
 
 
 def measure_factories(

@@ -42,7 +42,16 @@ def activate(config: pytest.Config) -> None:
 
 
 def run_of(config: pytest.Config) -> "Run":
-    """Return the run; activate the plugin if this is its first use."""
+    """Return the run; activate the plugin if this is its first use.
+
+    Raises:
+        pytest.fail.Exception: This is a pytest-xdist worker, which has no run.
+    """
+    if other_plugins.is_worker(config):
+        raise make_failure(
+            "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
+            "as arguments, which keeps a test out of workers, or run it with -n0"
+        )
     activate(config)
     return config.stash[RUN]
 
@@ -126,19 +135,7 @@ def netpipe_limits(request: pytest.FixtureRequest) -> "Limits":
 
 
 @pytest.fixture
-def _netpipe_alone(request: pytest.FixtureRequest) -> None:
-    """Fail a test that ended up in a pytest-xdist worker by requesting fixtures dynamically."""
-    if other_plugins.is_worker(request.config):
-        raise make_failure(
-            "a timed test must run alone, not in a pytest-xdist worker: take netpipe's fixtures "
-            "as arguments, which keeps a test out of workers, or run it with -n0"
-        )
-
-
-@pytest.fixture
-def _netpipe_subject(
-    request: pytest.FixtureRequest, _netpipe_alone: None, netpipe_accelerator: str
-) -> "Subject":
+def _netpipe_subject(request: pytest.FixtureRequest, netpipe_accelerator: str) -> "Subject":
     from netpipe.plugin import session_nodes
 
     return session_nodes.Subject(

@@ -193,15 +193,13 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
     if acceptance.commit is not None:
         yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.description}"
     yield from (line for _, line in change_notes(acceptance))
-    for change in acceptance.changes:
-        for line in change.difference.differences if change.difference else ():
-            yield f"differs in {change.file}: {line}"
 
 
 def change_notes(acceptance: Acceptance) -> Iterator[tuple[str, str]]:
     """Yield the file, relative to the root, and a line for each baseline change and new waiver."""
     for change in acceptance.changes:
-        description = "; ".join((_describe(change), *change.dropped))
+        found = change.difference
+        description = "; ".join((_describe(change), *(found.differences if found else ())))
         yield f"{acceptance.shown}/{change.file}", f"baseline changed: {description}"
     for waiver in acceptance.added:
         terms = f"at most {waiver.bound:g} x the baseline's, {waiver.remark}"

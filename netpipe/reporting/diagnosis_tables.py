@@ -90,11 +90,12 @@ def build_prediction_table(predictions: Sequence[Prediction]) -> Table:
 
 def build_start_up_table(start: StartUp) -> Table:
     """Return a table of the parts of the start-up, with the reason if it is slow."""
+    whole_s = start.total_s or 1.0
     rows = [
         {
             "part": Cell(name),
             "time": Figure("not seen" if part_s is None else format_seconds(part_s)),
-            "share": Figure("" if part_s is None else format_percent(part_s / start.total_s)),
+            "share": Figure("" if part_s is None else format_percent(part_s / whole_s)),
         }
         for name, part_s in ((name, vars(start)[part]) for part, (name, _) in START_PARTS.items())
     ]

@@ -41,8 +41,8 @@ _NAMESPACE: Final = re.compile(r"^\{[^}]*\}")
 _REFERENCE: Final = re.compile(r"url\(#([^)]+)\)")
 _FONT: Final = re.compile(r"font-family: [^;]*;? ?")
 _COLOURS: Final = re.compile("|".join(Ink))
-# The start of matplotlib's style sheet, which would apply to the whole page.
-_GLOBAL_SELECTOR: Final = "*{"
+# Matplotlib's style sheet, which would apply to the whole page.
+_GLOBAL_STYLE: Final = re.compile(r"<style[^>]*>\*\{[^<]*</style>")
 
 
 def read_document(path: Path) -> dict[str, Any]:
@@ -90,11 +90,7 @@ def inline_svg(svg: str, prefix: str, title: str) -> str:
 
     The title is for screen readers; the document's own title, if it has one, takes precedence.
     """
-    root = ElementTree.fromstring(svg)
-    for parent in list(root.iter()):
-        for child in list(parent):
-            if child.tag.endswith("style") and (child.text or "").startswith(_GLOBAL_SELECTOR):
-                parent.remove(child)
+    root = ElementTree.fromstring(_GLOBAL_STYLE.sub("", svg))
     for element in root.iter():
         element.tag = _NAMESPACE.sub("", element.tag)
         names = {_NAMESPACE.sub("", name): value for name, value in element.attrib.items()}
@@ -116,8 +112,6 @@ def _adapt(name: str, value: str, prefix: str) -> str:
     """Return an attribute's value with prefixed ids and with the page's colours and font."""
     if name == "id":
         return prefix + value
-    if name == "aria-labelledby":
-        return " ".join(prefix + reference for reference in value.split())
     if name == "href":
         return value.replace("#", f"#{prefix}", 1)
     if name == "style":

@@ -19,6 +19,7 @@ from netpipe.results.units import describe_interval, format_number, format_secon
 
 # Between words, except before a unit, and between the parts of a name
 _BREAK: Final = re.compile(r"(?<=[^\d\s]\s)|(?<=\w[-./:(\[])(?=[^\W\d])(?!py:)")
+_MODULES: Final = re.compile(r"\b(?:[^\W\d]\w*\.)+(?=[^\W\d])")
 
 
 class TerminalTable(terminal.Table):
@@ -117,3 +118,13 @@ def interval_figure(
 ) -> Figure:
     """Return the cell of an interval; empty for None."""
     return Figure(*describe_interval(interval, write)) if interval else Figure("")
+
+
+def strip_modules(text: str) -> str:
+    """Remove the modules of functions: `Map of mine.input.tokenize` becomes `Map of tokenize`."""
+    return _MODULES.sub("", text)
+
+
+def capitalize(text: str) -> str:
+    """Capitalize the first letter and leave the rest unchanged."""
+    return text[:1].upper() + text[1:]

@@ -130,23 +130,13 @@ class Service:
                 over_s += 0.0 if profile.retry_s else early_s
                 state[_NEXT_READ_S] = begin_s + early_s + 1 / profile.reads_per_s
         if is_served:
-            over_s = self._transfer(state, read_bytes, begin_s, over_s)
+            # Bytes are sent in the order of the requests, and the latency is added.
+            passed_s = max(state[_PIPE_FREE_S], begin_s) + read_bytes / profile.total_bytes_per_s
+            state[_PIPE_FREE_S] = passed_s
+            over_s += max(read_bytes / profile.connection_bytes_per_s, passed_s - begin_s)
         if self._slots:
             free_s[slot] = over_s
         return over_s, is_served
-
-    def _transfer(
-        self, state: _State, read_bytes: int, begin_s: float, first_byte_s: float
-    ) -> float:
-        """Return the time at which the last byte arrives."""
-        profile = self.profile
-        # Bytes are sent in the order of the requests, and the latency is added.
-        passed_s = max(state[_PIPE_FREE_S], begin_s) + read_bytes / profile.total_bytes_per_s
-        state[_PIPE_FREE_S] = passed_s
-        return max(
-            first_byte_s + read_bytes / profile.connection_bytes_per_s,
-            passed_s + first_byte_s - begin_s,
-        )
 
     def _draw_latency_s(self) -> float:
         """Draw a log-normal latency with the profile's median and 99th percentile."""

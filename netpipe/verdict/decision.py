@@ -36,6 +36,10 @@ _MAX_HALF_WIDTH_FRACTION = 0.10  # share of the median; load times that vary mor
 # Findings on what was not checked, which call for no action; documents list them.
 _UNCHECKED = ("growth-not-judged", "slow-close")
 _JITTER_FRACTION = 0.5  # share of the stall that the worst tenth of the steps holds
+# Limit for the upper end of the interval of L / S0: half of the at-risk limit.
+_MAX_CLEAR_LOAD_OVER_STEP = 0.4
+# A cause that delays every 28th step occurs three times in this many steps.
+_MIN_CLEAR_STEPS = 84
 
 
 def judge(measurement: Measurement) -> Verdict:
@@ -54,6 +58,23 @@ def _syncs_but_passes(measurement: Measurement, verdict: Verdict) -> bool:
     """Return whether the loop waits for results although the verdict passes."""
     syncs = quantities.excess_probe(measurement) > MIN_SYNC_PROBE
     return syncs and verdict.passes(measurement)
+
+
+def is_clearly_healthy(measurement: Measurement) -> bool:
+    """Return whether a measurement is healthy and all its quantities are far from their limits.
+
+    Only a healthy verdict can be clear: measuring the size of a fault takes more rounds.
+    """
+    train = quantities.train_over_larger(measurement)
+    return (
+        judge(measurement).kind == VerdictKind.HEALTHY
+        and quantities.load_over_step(measurement).high < _MAX_CLEAR_LOAD_OVER_STEP
+        and 1 - EPSILON < train.low <= train.high < 1 + EPSILON
+        and quantities.excess_probe(measurement) < MIN_SYNC_PROBE
+        and measurement.compilations == 0
+        and measurement.distributions is not None
+        and measurement.distributions.steps >= _MIN_CLEAR_STEPS
+    )
 
 
 def name_phase(measurement: Measurement) -> str:

@@ -31,7 +31,7 @@ from netpipe.errors import HarnessError, LoaderEndedError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.grain_access.batch_digests import digest
 from netpipe.grain_access.loader_variants import OneThread, single_thread_variant
-from netpipe.grain_access.nodes import Graph, Node
+from netpipe.grain_access.nodes import Graph
 from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.grain_access.replaced_methods import Method
 from netpipe.jobs.failure import SITE_FOLDERS, STDLIB_FOLDER
@@ -75,18 +75,13 @@ class LoaderWork:
     batches: int
     tasks_beside: int = 0
     cpu_s_per_batch: float = 0.0
-    totals: dict[str, dict[str, float]] = field(default_factory=dict)
+    totals: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
     arrays: dict[str, str] = field(default_factory=dict)
     contents: list[str] = field(default_factory=list)
     epoch_batches: int | None = None
     not_counted: dict[str, str] = field(default_factory=dict)
     step_batches: list[Batch] = field(default_factory=list)
-
-    def add(self, kind: str, part: str, amount: float) -> None:
-        """Add an amount to the count of one kind and part."""
-        parts = self.totals.setdefault(kind, {})
-        parts[part] = parts.get(part, 0.0) + amount
 
 
 def count_loader_work(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
@@ -218,10 +213,10 @@ def _count_calls(work: LoaderWork, puller: Puller) -> None:
         # Querying the kernel also reads a few bytes.
         query, *amounts = (read_between(*pair) for pair in pairwise(read))
         batches = [Counter({"": amount - query}) for amount in amounts]
-        work.add("read_bytes", "", _sum_without_once(batches)[""])
+        work.totals["read_bytes"][""] += _sum_without_once(batches)[""]
     work.calls = sum(calls, work.calls)
     for (function, _), amount in _sum_without_once(calls).items():
-        work.add("calls", function, amount)
+        work.totals["calls"][function] += amount
 
 
 def _is_own(file: str, function: str) -> bool:
@@ -278,7 +273,7 @@ def _count_allocations(work: LoaderWork, puller: Puller) -> None:
                         batches[-1]["allocations", function] += 1
                         batches[-1]["allocated_bytes", function] += record.size
         for (kind, function), amount in _sum_without_once(batches[:-1]).items():
-            work.add(kind, function, amount)
+            work.totals[kind][function] += amount
 
 
 def _end_batch() -> None:
@@ -323,23 +318,16 @@ def _count_elements(work: LoaderWork, made: LoaderFactory, graph: Graph, watch: 
     names = _name_stages(own_graph)
     for number, name in names.items():
         if number in counter.elements:
-            work.add("elements", name, counter.elements[number])
-            work.add("element_bytes", name, counter.bytes[number])
-    work.add("sent_bytes", "", 0)
+            work.totals["elements"][name] += counter.elements[number]
+            work.totals["element_bytes"][name] += counter.bytes[number]
+    work.totals["sent_bytes"][""] += 0
     own_numbers = {node.id: number for number, node in match_nodes(own_graph, graph).items()}
-    for sender in _find_senders(graph):
+    parents = (graph.nodes[n] for node in graph.nodes if not node.in_worker for n in node.parents)
+    # Workers send the elements of these stages to the training process.
+    for sender in (parent for parent in parents if parent.in_worker):
         stages = (node.id for node in (sender, *graph.below(sender)) if node.id in own_numbers)
         if (stage := next(stages, None)) is not None:
-            work.add("sent_bytes", "", counter.bytes[own_numbers[stage]])
-
-
-def _find_senders(graph: Graph) -> Iterator[Node]:
-    """Yield the stages whose elements workers send to the training process."""
-    for node in graph.nodes:
-        if not node.in_worker:
-            yield from (
-                graph.nodes[number] for number in node.parents if graph.nodes[number].in_worker
-            )
+            work.totals["sent_bytes"][""] += counter.bytes[own_numbers[stage]]
 
 
 def _name_stages(graph: Graph) -> dict[int, str]:
@@ -391,23 +379,19 @@ def _describe_batches(work: LoaderWork, puller: Puller) -> None:
         batch, _ = puller.pull()
         work.step_batches = [*work.step_batches[-1:], batch]
         if "contents" not in work.not_counted:
-            _note_contents(work, batch)
+            try:
+                work.contents.append(digest(batch).hex())
+            except HarnessError as error:
+                work.not_counted["contents"] = str(error)
+                work.contents.clear()
         for path, leaf in jax.tree_util.tree_leaves_with_path(batch):
             size = getattr(leaf, "nbytes", None)
             if isinstance(size, int) and hasattr(leaf, "dtype"):
                 name = jax.tree_util.keystr(path, simple=True, separator=".") or "the batch"
-                work.add("batch_bytes", name, size)
+                work.totals["batch_bytes"][name] += size
                 work.arrays[name] = f"{leaf.dtype}{list(leaf.shape)}".replace(" ", "")
         counted = count_tokens(batch)
         if counted.rule == BY_ELEMENTS:
             work.not_counted["padding"] = "no segmentation or mask marks it"
         else:
-            work.add("padding", "", counted.slots - counted.tokens)
-
-
-def _note_contents(work: LoaderWork, batch: Batch) -> None:
-    try:
-        work.contents.append(digest(batch).hex())
-    except HarnessError as error:
-        work.not_counted["contents"] = str(error)
-        work.contents.clear()
+            work.totals["padding"][""] += counted.slots - counted.tokens

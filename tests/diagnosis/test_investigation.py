@@ -17,11 +17,18 @@ from netpipe.diagnosis.experiments.turns import (
     require_side,
 )
 from netpipe.diagnosis.investigation import Investigation
-from netpipe.diagnosis.what_if import Change, find_faster_alone
+from netpipe.diagnosis.what_if import MAX_STAGES, Change, find_faster_alone
 from netpipe.errors import SessionError
 from netpipe.jobs.heartbeat import UNWATCHED
 from tests.diagnosis import loaders
-from tests.diagnosis.examples import block, evidence, in_rounds, investigation_request, turns
+from tests.diagnosis.examples import (
+    block,
+    evidence,
+    in_rounds,
+    investigation_request,
+    stage_time,
+    turns,
+)
 from tests.fakes import FakeClock
 
 
@@ -55,6 +62,19 @@ def test_variants_fit_the_loader(
     made = investigation_of(loader)
     made._measure_variants(can_add_workers=made._single_thread is not loader)
     assert set(asked) == sides
+
+
+def test_only_the_costliest_stages_are_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Making a loader may take seconds, and no change leaves out another stage."""
+    asked = list[int]()
+    monkeypatch.setattr(investigation, "without_stage", lambda _, stage: asked.append(stage))
+    made = investigation_of(loaders.plain)
+    nodes = [node for node in made._graph.nodes if node.kind != "Batch"]
+    nodes *= 2  # more stages than can be left out
+    made._build_ablated([stage_time(str(node), 0.01, node=node) for node in nodes])
+    assert asked == [node.id for node in nodes[:MAX_STAGES]]
 
 
 @pytest.mark.parametrize("is_rebuilt", [False, True])

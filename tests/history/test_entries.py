@@ -104,6 +104,10 @@ def test_an_edited_file_can_be_appended_to(tmp_path: Path) -> None:
             json.dumps(make_entry(2, {"step_s": 0.1}).to_document()).replace("2026-", "26-"),
             "line 2: line must be JSON with an ISO 8601 date; found .*26-01",
         ),
+        (
+            json.dumps(replace(make_entry(2, {}), date="9999-12-31T23:00:00-12:00").to_document()),
+            "line 2: line must be JSON with an ISO 8601 date",
+        ),
         ('{"schema": "netpipe.history/2"}', "A newer netpipe wrote it"),
         ('{"schema": "netpipe.run/1"}', "netpipe history add writes such a file"),
         (

@@ -13,7 +13,7 @@ from netpipe.measuring.pauses import Pauses
 from netpipe.measuring.training import training_loop
 from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.results.measurement import Device, Measurement
-from netpipe.verdict import clear
+from netpipe.verdict import decision
 from netpipe.verdict.decision import judge
 from tests.fakes import FakeClock
 from tests.measuring.conftest import Rehearse
@@ -47,7 +47,7 @@ def simulate(rehearse: Rehearse, clock: FakeClock, monkeypatch: pytest.MonkeyPat
             gaps_s,
             budget_s=budget_s,
             device=_DEVICE,
-            is_decided=clear.is_clearly_healthy,
+            is_decided=decision.is_clearly_healthy,
             step=lambda: (0, SimulatedStep(clock, step_s)),
             loop=None,
         )

@@ -82,6 +82,7 @@ def test_a_changed_baseline_names_what_it_lacks(
     record(project, "test_perf.py")
     project.sessions = [recorded()]
     result = project.compare("--netpipe-json=run.json")
-    line_with(result, "baseline changed: added", OTHER)
+    told = [line for line in result.outlines if OTHER in line and "was not recorded" in line]
+    assert told == [line_with(result, "baseline changed: added", OTHER)]
     (change,) = project.read_json("run.json")["accepted"]["baseline_changes"]
     assert any(OTHER in difference for difference in change["differences"])

@@ -4,8 +4,7 @@ from math import inf
 
 import pytest
 
-from netpipe.reporting.formatting import strip_modules
-from netpipe.reporting.tables import format_ratio
+from netpipe.reporting.tables import format_ratio, strip_modules
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_bounds
 

@@ -10,6 +10,7 @@ from netpipe.reporting.parts import build_parts
 from netpipe.reporting.rendering import replace_unprintable
 from netpipe.reporting.tables import Cell, Table
 from netpipe.reporting.tones import Tone
+from tests.history.made import make_entry
 from tests.measurements import CPU, EMULATED
 from tests.reporting import examples
 from tests.reporting.examples import comparison, diagnosis, lint, measurement, near, run, work
@@ -296,3 +297,15 @@ def test_the_speed_of_loaders_without_padding_is_in_examples() -> None:
     assert "tokens/s" not in table.rows[0]
     assert [row["loader"] for row in table.rows][1] == Cell("other: their.py:loader")
     assert "Real tokens" not in str(part.cards)
+
+
+def test_one_is_not_plural() -> None:
+    """A history of one commit, a loader with one worker, and workers with one thread."""
+    entries = [make_entry(1, {"step_s": 0.1}).to_document()]
+    (history,) = build({"schema": "netpipe.history/1", "entries": entries})
+    assert history.title == "History of 1 commit"
+    document = examples.throughput()
+    document["combinations"][0]["workers"] = 1
+    assert ", 1 worker'" in str(build(document)[0].cards)
+    document = diagnosis() | {"threads": 1}
+    assert "1 thread in each" in [fact.note for fact in build(document)[0].facts]

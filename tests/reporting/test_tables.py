@@ -9,6 +9,7 @@ from rich.table import Table
 
 from netpipe.reporting import diagnosis_tables
 from netpipe.reporting.measurement_table import verdict_table
+from netpipe.results.start_up import StartUp
 from tests.measurements import make_measurement
 from tests.reporting import examples
 
@@ -52,3 +53,9 @@ def test_a_table_that_is_too_wide_becomes_lists() -> None:
         "  stage: source Probes", "  share: 29.0%", "  time: 22 ms, sampled", "  CPU time: 4 ms",
         "  runs in: trainer",
     ]  # fmt: skip
+
+
+def test_a_start_up_of_no_time_has_a_table() -> None:
+    """Only a file made by hand has one."""
+    table = diagnosis_tables.build_start_up_table(StartUp(making_s=0.0, rest_s=0.0))
+    assert {row["share"].text for row in table.rows} == {"", "0.0%"}

@@ -1,7 +1,7 @@
 """The timeline of the loop and the device."""
 
 import re
-from dataclasses import astuple, replace
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from statistics import fmean
@@ -23,7 +23,7 @@ def test_a_device_that_waits_is_idle() -> None:
     """The device is idle from the end of a step until the next batch."""
     found = build_timeline(STEPS)
     assert len(found.idle) == len(STEPS) - 1
-    assert astuple(found.idle[0]) == pytest.approx((0.066, 0.076))
+    assert found.idle[0] == pytest.approx((0.066, 0.010))
     assert found.idle_fraction == pytest.approx(0.010 / 0.040)
     assert found.waiting_fraction == pytest.approx(12 * 0.036 / (11 * 0.040 + 0.037))
 

@@ -13,7 +13,6 @@ from netpipe.reporting.diagnosis_tables import (
     build_stage_table,
     build_start_up_table,
 )
-from netpipe.reporting.formatting import capitalize, strip_modules
 from netpipe.reporting.parts.lint import build_lint_part
 from netpipe.reporting.parts.measurement import (
     build_environment_cards,
@@ -28,11 +27,11 @@ from netpipe.reporting.plots.rows import (
     draw_stage_bars,
     rate_factor,
 )
-from netpipe.reporting.tables import Table, format_ratio
+from netpipe.reporting.tables import Table, capitalize, format_ratio, strip_modules
 from netpipe.reporting.tones import Tone
 from netpipe.results.fields import converter
 from netpipe.results.measurement import Interval
-from netpipe.results.units import describe_interval, format_seconds
+from netpipe.results.units import describe_interval, format_count, format_seconds
 from netpipe.verdict.kinds import VerdictKind
 
 _LOADER_VERDICTS: Final = (VerdictKind.LOADER_BOUND, VerdictKind.MASKED_LOADER_BOUND)
@@ -76,7 +75,8 @@ def _build_facts(document: Mapping[str, Any], findings: Findings) -> Iterator[Fa
     yield Fact("load time", *describe_interval(findings.load_s_per_batch))
     yield Fact("CPU of a batch", *describe_interval(findings.load_cpu_s_per_batch))
     yield Fact("single-thread run", *describe_interval(findings.lane_s_per_batch))
-    yield Fact("workers", str(findings.workers), f"{findings.threads} threads in each")
+    threads = format_count(findings.threads, "thread")
+    yield Fact("workers", str(findings.workers), f"{threads} in each")
     if stage := findings.bottleneck.stage:
         share = f"{findings.bottleneck.fraction:.0%}"
         yield Fact("the bottleneck's share", share, strip_modules(stage))

@@ -6,9 +6,10 @@ from typing import Any
 from netpipe.history.change_points import MIN_COMMITS
 from netpipe.history.entries import Entry, Series, list_series
 from netpipe.reporting.content import Drawing, Headline, Note, Notes, Part
-from netpipe.reporting.plots.rows import draw_values
+from netpipe.reporting.plots.rows import draw_history
 from netpipe.reporting.tones import Tone
 from netpipe.results.fields import converter
+from netpipe.results.units import format_count
 
 
 def build_history_part(document: Mapping[str, Any]) -> Part:
@@ -23,7 +24,7 @@ def build_history_part(document: Mapping[str, Any]) -> Part:
     # The metrics that changed come first, those with other data or another host last.
     found.sort(key=lambda each: (each.has_ended, not each.changes))
     return Part(
-        title=f"History of {len({each.commit for each in entries})} commits",
+        title=f"History of {format_count(len({each.commit for each in entries}), 'commit')}",
         headline=_describe_state([each for each in found if not each.has_ended]),
         cards=[*[Notes("Changes", notes)] * bool(notes), *map(_draw, found)],
     )
@@ -40,12 +41,10 @@ def _describe_state(found: Sequence[Series]) -> Headline:
 
 
 def _draw(series: Series) -> Drawing:
-    levels = [*dict.fromkeys(level for pair in series.changes for level in pair)]
-    spans = [(level.begin, level.end, level.value) for level in levels]
-    svg = draw_values(series.values, spans, series.format)
     ended = "Ended: newer commits have other data, another host or other packages. "
     first, last = series.commits[0], series.commits[-1]
     dates = f"{first.date[:10]} to {last.date[:10]}"
     places = ", ".join(filter(None, (dates, last.device, last.host)))
     caption = f"{ended * series.has_ended}Each point is a commit. {places}"
-    return Drawing(f"{series.metric}, {series.test.split('::', 1)[-1]}", svg, caption)
+    heading = f"{series.metric}, {series.test.split('::', 1)[-1]}"
+    return Drawing(heading, draw_history(series), caption)

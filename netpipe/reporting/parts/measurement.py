@@ -4,12 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from netpipe.reporting.content import Card, Drawing, Fact, Facts, Headline, Note, Notes, Part
-from netpipe.reporting.formatting import capitalize
 from netpipe.reporting.measurement_table import describe_rates
 from netpipe.reporting.plots.canvas import Ink
 from netpipe.reporting.plots.rows import Row, draw_amounts, draw_factors, rate_factor
 from netpipe.reporting.plots.timeline import build_timeline, draw_distributions, draw_timeline
-from netpipe.reporting.tables import Cell, Figure, Table, format_ratio
+from netpipe.reporting.tables import Cell, Figure, Table, capitalize, format_ratio
 from netpipe.reporting.tones import BY_VERDICT, Tone, pick_worst
 from netpipe.results.fields import converter
 from netpipe.results.measurement import BlockingLine, Interval, Measurement, parse_measurement

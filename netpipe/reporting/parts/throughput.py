@@ -12,7 +12,7 @@ from netpipe.reporting.throughput_table import EXAMPLE_COLUMNS, TOKEN_COLUMNS, C
 from netpipe.reporting.tones import Tone
 from netpipe.results.fields import converter
 from netpipe.results.measurement import Interval
-from netpipe.results.units import format_amount, format_bounds
+from netpipe.results.units import format_amount, format_bounds, format_count
 
 
 def build_throughput_part(document: Mapping[str, Any]) -> Part:
@@ -63,4 +63,4 @@ def _build_table(loaders: Mapping[str, Any], columns: Columns) -> Table:
 def _describe(combination: Mapping[str, Any]) -> str:
     own = combination.get("loader") or f"batches of {combination['batch_size']}"
     workers = combination["workers"]
-    return own if workers is None else f"{own}, {workers} workers"
+    return own if workers is None else f"{own}, {format_count(workers, 'worker')}"

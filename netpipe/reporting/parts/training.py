@@ -6,8 +6,8 @@ from itertools import groupby
 from typing import Any, Final
 
 from netpipe.reporting.content import Card, Drawing, Fact, Headline, Note, Notes, Part
-from netpipe.reporting.formatting import capitalize
 from netpipe.reporting.plots.timeline import draw_run
+from netpipe.reporting.tables import capitalize
 from netpipe.reporting.tones import BY_VERDICT
 from netpipe.results.fields import converter
 from netpipe.results.units import format_bytes, format_percent, format_seconds

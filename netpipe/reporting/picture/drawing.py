@@ -27,7 +27,6 @@ _DARK: Final = TerminalTheme(
     [(228, 233, 239), (255, 189, 182), (134, 239, 172), (255, 216, 134), (156, 192, 250),
      (240, 171, 252), (171, 216, 255), (154, 167, 180)],
 )  # fmt: skip
-_STYLES: Final = "{styles} .{unique_id}-page {{ fill: BACKGROUND }}"
 # Rich fills the fields in braces. Rich's own format draws a window and loads a web font.
 _FORMAT: Final = Template("""\
 <svg role="img" aria-label="$label" viewBox="-9 0 {width} {terminal_height}" width="900" \
@@ -36,8 +35,8 @@ xmlns="http://www.w3.org/2000/svg">
 <desc>$order</desc>
 <style>
 .{unique_id}-matrix {{ font: {char_height}px ui-monospace, Menlo, Consolas, monospace }}
-$light
-@media (prefers-color-scheme: dark) {{ $dark }}
+{styles} .{unique_id}-page {{ fill: $light_page }}
+@media (prefers-color-scheme: dark) {{ $dark .{unique_id}-page {{ fill: $dark_page }} }}
 </style>
 <defs>{lines}</defs>
 <rect class="{unique_id}-page" x="-9" width="100%" height="100%"/>
@@ -62,13 +61,9 @@ def draw_svg(report: LintReport, *, lists_findings: bool = True) -> str:
     order = "; ".join(calls) or NO_GRAPH
     subject = f"A pipeline, judged for {report.intent} under Grain {report.grain_version}"
     label = f"{subject}: {count_findings(report) or 'nothing found'}"
-
-    def styles(theme: TerminalTheme) -> str:
-        code_format = _STYLES.replace("BACKGROUND", theme.background_color.hex)
-        return console.export_svg(theme=theme, clear=False, code_format=code_format)
-
-    texts = {"label": escape(label), "order": escape(order)}
-    texts |= {"light": styles(_LIGHT), "dark": styles(_DARK)}
+    dark = console.export_svg(theme=_DARK, clear=False, code_format="{styles}")
+    texts = {"label": escape(label), "order": escape(order), "dark": dark}
+    texts |= {"light_page": _LIGHT.background_color.hex, "dark_page": _DARK.background_color.hex}
     kept = {name: text.replace("{", "{{").replace("}", "}}") for name, text in texts.items()}
     drawing = console.export_svg(theme=_LIGHT, code_format=_FORMAT.substitute(kept))
     return make_printable(re.sub(r"<text [^>]*>\s*</text>", "", drawing))

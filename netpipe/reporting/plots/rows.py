@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import ceil, floor, isfinite, log2
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from netpipe.diagnosis.diagnosis import Stage
-from netpipe.reporting.formatting import strip_modules
+from netpipe.history.entries import Series
 from netpipe.reporting.picture.visible_graph import shorten_middle
 from netpipe.reporting.plots.canvas import (
     MAX_TICKS,
@@ -21,7 +22,7 @@ from netpipe.reporting.plots.canvas import (
     label_values,
     write_text,
 )
-from netpipe.reporting.tables import format_ratio
+from netpipe.reporting.tables import format_ratio, strip_modules
 from netpipe.reporting.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
@@ -159,24 +160,18 @@ def draw_sparkline(figure: Figure, before: Sequence[float], now: float, tone: To
 
 
 @as_svg
-def draw_values(
-    figure: Figure,
-    values: Sequence[float],
-    spans: Sequence[tuple[int, int, float]],
-    write: Callable[[float], str],
-) -> None:
-    """Draw one or more values in their order, with a line for each span of them.
-
-    A span is the index of its first value, the index after its last, and the height of its line.
-    """
+def draw_history(figure: Figure, series: Series) -> None:
+    """Draw a metric over commits, the oldest first, with a line for each level."""
     axes = add_axes(figure, left=16, top=28, right=24, bottom=8, height=158)
+    values, write = series.values, series.format
     middle = (min(values) + max(values)) / 2
     half = max(max(values) - min(values), _MIN_SPARKLINE_RANGE * abs(max(values))) / 1.8 or 1.0
     axes.set_ylim(middle - half, middle + half)
     axes.set_xlim(-0.5, len(values) - 0.5)
     axes.set_xticks([])
     axes.plot(values, "o", color=Ink.DEVICE, markersize=5, alpha=0.6, clip_on=False)
-    for begin, end, height in spans:
-        axes.plot((begin - 0.5, end - 0.5), (height, height), color=Ink.TEXT, linewidth=2)
+    for level in dict.fromkeys(chain.from_iterable(series.changes)):
+        ends = (level.begin - 0.5, level.end - 0.5)
+        axes.plot(ends, (level.value, level.value), color=Ink.TEXT, linewidth=2)
     title = f"{write(min(values))} to {write(max(values))}; last {write(values[-1])}"
     axes.set_title(title, loc="left", fontsize=SMALL, fontweight="bold", color=Ink.TEXT, pad=8)

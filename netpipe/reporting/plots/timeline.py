@@ -3,11 +3,10 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 
 from netpipe.reporting.plots.canvas import (
     SMALL,
@@ -40,17 +39,16 @@ _BINS: Final = 30
 _MAX_DRAWN_PERCENTILE: Final = 99
 
 
-@dataclass(frozen=True)
-class Span:
-    """A span of time."""
+class Span(NamedTuple):
+    """A span of time, in seconds."""
 
     begin_s: float
-    end_s: float
+    length_s: float
 
     @property
-    def length_s(self) -> float:
-        """The duration of the span, in seconds."""
-        return self.end_s - self.begin_s
+    def end_s(self) -> float:
+        """The end of the span."""
+        return self.begin_s + self.length_s
 
 
 @dataclass(frozen=True)
@@ -81,11 +79,11 @@ class Timeline:
 
 def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
     """Return the timeline of one or more steps."""
-    working = tuple(Span(step.began_s, max(step.began_s, step.done_s)) for step in steps)
-    gaps = (Span(before.end_s, after.begin_s) for before, after in pairwise(working))
+    working = tuple(Span(step.began_s, max(0.0, step.done_s - step.began_s)) for step in steps)
+    gaps = (Span(before.end_s, after.begin_s - before.end_s) for before, after in pairwise(working))
     return Timeline(
-        waiting=tuple(Span(step.asked_s, step.given_s) for step in steps),
-        calling=tuple(Span(step.given_s, step.dispatched_s) for step in steps),
+        waiting=tuple(Span(step.asked_s, step.given_s - step.asked_s) for step in steps),
+        calling=tuple(Span(step.given_s, step.dispatched_s - step.given_s) for step in steps),
         working=working,
         idle=tuple(gap for gap in gaps if gap.length_s > 0),
     )
@@ -111,9 +109,7 @@ def _draw_spans(axes: Axes, y: float, name: str, bars: Mapping[str, Sequence[Spa
     write_text(axes, 0, y + _BAR_HEIGHT / 2 + 0.22, name, fontweight="bold")
     for label, spans in bars.items():
         style: dict[str, Any] = {"edgecolor": Ink.PAPER, "linewidth": 0.7} | _BARS[label]
-        for span in spans:
-            corner = (span.begin_s, y - _BAR_HEIGHT / 2)
-            axes.add_patch(Rectangle(corner, span.length_s, _BAR_HEIGHT, **style))
+        axes.broken_barh(spans, (y - _BAR_HEIGHT / 2, _BAR_HEIGHT), **style)
 
 
 @as_svg

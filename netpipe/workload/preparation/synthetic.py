@@ -129,7 +129,12 @@ def make_table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Pro
     counts = counts.astype(np.int64)
     slot = np.repeat(np.arange(len(probes)), counts)
     turn = np.arange(len(slot)) - np.repeat(np.cumsum(counts) - counts, counts)
-    time_s = _times_s(rng, counts, slot, turn)
+    # A steady interval per probe with some jitter, over at most 90 days.
+    interval_s = np.exp(rng.uniform(np.log(60), np.log(900), len(probes)))
+    interval_s = np.minimum(interval_s, 90 * _DAY_S / counts)
+    start_s = _START_S + rng.uniform(0, 7 * _DAY_S, len(probes))
+    jitter = rng.uniform(0, 0.2, len(slot))
+    time_s = start_s[slot] + (turn + jitter) * interval_s[slot]
     order = np.argsort(time_s, kind="stable")
     slot, turn, time_s = slot[order], turn[order], time_s[order]
     # A probe measures some of its pairs in turn. A few destinations are popular.
@@ -137,6 +142,16 @@ def make_table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Pro
     pairs = len(probes) * _PAIRS
     destination = (_DESTINATIONS * rng.random(pairs) ** 3).astype(np.int64)
     is_ipv4 = (rng.random(pairs) < profile.ipv4_fraction)[pair]
+    # A floor per pair, limited by the size of the earth, plus evening queues and rare spikes.
+    floor_ms = np.minimum(rng.lognormal(np.log(45), 1.25, pairs), rng.uniform(220, 340, pairs))
+    rhythm_ms = rng.exponential(4, pairs)
+    evening = np.maximum(0, np.sin(2 * np.pi * (time_s / _DAY_S - 0.5))) ** 2
+    queue_ms = rhythm_ms[pair] * evening * rng.exponential(1, len(pair))
+    spike_ms = np.where(rng.random(len(pair)) < 0.01, 20 * rng.pareto(1.5, len(pair)), 0)
+    rtt_ms = floor_ms[pair] + rng.exponential(0.4, len(pair)) + queue_ms + spike_ms
+    # The RTT of a failed measurement is -1.
+    failure_fraction = rng.uniform(0.03, 0.08, len(probes))
+    rtt_ms = np.where(rng.random(len(pair)) < failure_fraction[slot], -1.0, rtt_ms)
     everywhere = np.arange(_DESTINATIONS)
     return pa.table(
         {
@@ -144,43 +159,10 @@ def make_table(rng: np.random.Generator, probes: NDArray[np.int64], profile: Pro
             "src_addr": _addresses(probes, 0, slot, is_ipv4),
             "dst_addr": _addresses(everywhere, 1 << 16, destination[pair], is_ipv4),
             "ip_version": pa.array(np.where(is_ipv4, 4, 6), pa.int8()),
-            "rtt": pa.array(_rtts_ms(rng, pairs, pair, slot, time_s), pa.float32()),
+            "rtt": pa.array(rtt_ms, pa.float32()),
             "prb_id": pa.array(probes[slot] + 1, pa.int64()),
         }
     )
-
-
-def _times_s(
-    rng: np.random.Generator,
-    counts: NDArray[np.int64],
-    slot: NDArray[np.int64],
-    turn: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Return event times: a steady interval per probe with some jitter, over at most 90 days."""
-    interval_s = np.exp(rng.uniform(np.log(60), np.log(900), len(counts)))
-    interval_s = np.minimum(interval_s, 90 * _DAY_S / counts)
-    start_s = _START_S + rng.uniform(0, 7 * _DAY_S, len(counts))
-    jitter = rng.uniform(0, 0.2, len(slot))
-    return np.asarray(start_s[slot] + (turn + jitter) * interval_s[slot])
-
-
-def _rtts_ms(
-    rng: np.random.Generator,
-    pairs: int,
-    pair: NDArray[np.int64],
-    slot: NDArray[np.int64],
-    time_s: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Return round-trip times: a floor per pair, evening queues and rare spikes; -1 if failed."""
-    # The size of the earth limits the floors.
-    floor_ms = np.minimum(rng.lognormal(np.log(45), 1.25, pairs), rng.uniform(220, 340, pairs))
-    rhythm_ms = rng.exponential(4, pairs)
-    evening = np.maximum(0, np.sin(2 * np.pi * (time_s / _DAY_S - 0.5))) ** 2
-    queue_ms = rhythm_ms[pair] * evening * rng.exponential(1, len(pair))
-    spike_ms = np.where(rng.random(len(pair)) < 0.01, 20 * rng.pareto(1.5, len(pair)), 0)
-    rtt_ms = floor_ms[pair] + rng.exponential(0.4, len(pair)) + queue_ms + spike_ms
-    failure_fraction = rng.uniform(0.03, 0.08, slot.max() + 1)
-    return np.where(rng.random(len(pair)) < failure_fraction[slot], -1.0, rtt_ms)
 
 
 def _addresses(

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from netpipe.results.step_times import Distributions
-from netpipe.verdict.clear import is_clearly_healthy
+from netpipe.verdict.decision import is_clearly_healthy
 from tests.measurements import CPU, make_measurement, spread
 
 
