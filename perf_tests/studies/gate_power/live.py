@@ -44,7 +44,7 @@ def measure_in_turns(
 
 
 def append_session(path: Path, session: Session) -> None:
-    """Append a session to a file, without the rounds, which no gate reads."""
+    """Append a session to a file, without the rounds and turns, which would make it large."""
     slim = replace(session.measurement, rounds=Rounds(), turns=())
     line = json.dumps({"slowdown": asdict(session.slowdown), "measurement": slim.to_document()})
     with gzip.open(path, "at", encoding="utf-8") as stream:
