@@ -359,7 +359,7 @@ class _Pass(Iterator[Any]):
         self._watcher = watcher
 
     def __next__(self) -> Any:
-        return next(self._watcher)
+        return self._watcher.__next__()  # one function call less than `next`
 
     def __len__(self) -> int:
         return len(self._watcher)
