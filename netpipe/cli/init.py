@@ -243,7 +243,7 @@ def _list_advice(folder: Path) -> Iterator[str]:
     if is_setuptools and not names_packages and not re.search("packages|py-modules", text):
         table = '[tool.setuptools.packages.find] with include = ["your_package*"]'
         yield f"{file}: setuptools cannot tell your package from perf and baselines: add {table}"
-    with suppress(GitError, OSError, ValueError):  # there may be no repository yet
+    with suppress(GitError, OSError, ValueError):  # FOLDER may lie outside a repository
         top = Path(git(folder, "rev-parse", "--show-toplevel"))
         if not top.samefile(folder):
             place = folder.resolve().relative_to(top.resolve())

@@ -49,13 +49,15 @@ def test_every_metric_has_its_direction_and_its_bound(
             assert comparison.then == USUAL[metric]
 
 
+@pytest.mark.parametrize("recorded", [1, 3])
 @pytest.mark.parametrize("is_now", [False, True])
 @pytest.mark.parametrize("metric", USUAL)
-def test_what_is_no_number_never_passes(metric: str, is_now: bool) -> None:
+def test_what_is_no_number_never_passes(metric: str, is_now: bool, recorded: int) -> None:
     """NaN in this run or in the baseline is INCONCLUSIVE, because no bound applies to it."""
-    odd, usual = [session({metric: nan})] * 3, [session()] * 3
+    odd, usual = session({metric: nan}), session()
     now, then = (odd, usual) if is_now else (usual, odd)
-    comparison = compare(QUANTITY[metric], now, BaselineSessions(WHERE, then))
+    baseline = BaselineSessions(WHERE, [then] * recorded)
+    comparison = compare(QUANTITY[metric], [now] * 3, baseline)
     assert of_metric(comparison, metric).outcome is Outcome.INCONCLUSIVE
 
 
