@@ -38,8 +38,8 @@ SECTIONS = parse_rule_sections(TEXT)
 IN_PYTHON = [
     rule for rule, section in SECTIONS.items() if section.block("wrong").language == "python"
 ]
-# Findings of two rules cost nothing, and findings of the others state their cost.
-WITHOUT_COST = {"no-grain-graph", "unused-silence", "buffers-exceed-memory", "unparsed-flags"}
+# Findings of one rule cost nothing, and findings of the others state their cost.
+WITHOUT_COST = {"no-grain-graph", "buffers-exceed-memory", "unparsed-flags"}
 
 
 @pytest.fixture(autouse=True)
@@ -85,7 +85,7 @@ def worst_intent(rule: str) -> str:
 
 def test_every_rule_has_a_section_and_every_section_is_a_rule() -> None:
     """The document has all rules, and no others."""
-    assert set(SECTIONS) == {*RULE_NAMES, "unused-silence"}
+    assert set(SECTIONS) == set(RULE_NAMES)
 
 
 @pytest.mark.parametrize("intent", INTENTS)
@@ -128,21 +128,8 @@ def test_silencing_works_as_the_document_says(tmp_path: Path) -> None:
     assert reason in repr(report.silenced)
 
 
-@pytest.mark.parametrize("intent", INTENTS)
-def test_an_unused_silence_is_found_as_the_document_says(tmp_path: Path, intent: str) -> None:
-    """The wrong configuration has an unused silence, the right one none."""
-    found: dict[str, set[str]] = {}
-    for form in ("wrong", "right"):
-        block = SECTIONS["unused-silence"].block("wrong" if form == "wrong" else "right")
-        (tmp_path / "pyproject.toml").write_text(block.code)
-        silences = read_lint_settings(tmp_path).silences
-        report = linted("batch-after-mp-prefetch", "right", intent, silences)
-        found[form] = severities(report, "unused-silence")
-    assert found == {"wrong": {SECTIONS["unused-silence"].severities[intent]}, "right": set()}
-
-
-def test_every_rule_but_four_is_measured() -> None:
-    """A rule without a cost is one of the two that cost nothing, or has it in its findings."""
+def test_every_rule_but_three_is_measured() -> None:
+    """A rule without a cost costs nothing, or has the cost in its findings."""
     assert set(CATALOGUE) == set(SECTIONS) - WITHOUT_COST
     assert {rule for rule, section in SECTIONS.items() if section.cost is None} == WITHOUT_COST
 

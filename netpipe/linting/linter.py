@@ -1,7 +1,7 @@
 """Applies every rule to the graph of a Grain pipeline and reports the findings."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from importlib.metadata import version
 from importlib.resources import files
@@ -11,7 +11,7 @@ from netpipe.device.host import this_host
 from netpipe.grain_access.nodes import Graph, Node, qualified_name
 from netpipe.grain_access.reader import find_dataset_properties, find_held_datasets, read_graph
 from netpipe.grain_access.source_lines import Recording
-from netpipe.linting.rules import LOCAL_ONLY, NO_GRAIN_GRAPH, RULES, UNUSED_SILENCE, split_silence
+from netpipe.linting.rules import LOCAL_ONLY, NO_GRAIN_GRAPH, RULES
 from netpipe.linting.rules.finding import LintFinding, Pipeline, Reads, SilencedFinding
 from netpipe.results.fields import Document, Must
 
@@ -87,9 +87,7 @@ def lint(
     if reads.wait:
         local = (each for each in findings if each.rule in LOCAL_ONLY)
         reasons = {**dict.fromkeys(local, reads.evidence), **reasons}
-    kept = [each for each in findings if each.rule not in silences and each not in reasons]
-    if graph.nodes:
-        kept += _find_unused_silences(silences, graph, reasons)
+    kept = [each for each in findings if each not in reasons]
     silenced = (SilencedFinding(**vars(each), reason=reason) for each, reason in reasons.items())
     return LintReport(intent, version("grain"), graph, tuple(kept), tuple(silenced))
 
@@ -136,24 +134,6 @@ def load_costs() -> Mapping[str, str]:
 
 def _function_name(node: Node) -> str:
     return str(node.parameters.get("transform") or "")
-
-
-def _find_unused_silences(
-    silences: Mapping[str, str], graph: Graph, silenced: Iterable[LintFinding]
-) -> Iterator[LintFinding]:
-    broken_rules = {finding.rule for finding in silenced}
-    functions = {_function_name(node) for node in graph.nodes}
-    for silence, reason in silences.items():
-        rule, function = split_silence(silence)
-        if rule not in broken_rules and (not function or function in functions):
-            yield LintFinding(
-                UNUSED_SILENCE,
-                "warning",
-                (),
-                f"{silence} is silenced, but the pipeline does not break it. The reason given:"
-                f" {reason}",
-                f"Remove the silence of {silence}",
-            )
 
 
 def parse_report(document: Mapping[str, Any]) -> LintReport:

@@ -12,7 +12,6 @@ from netpipe.gate.baseline_changes import FileChange
 from netpipe.gate.metrics import format_worse_ratio
 from netpipe.gate.outcomes import UNJUDGED, Outcome
 from netpipe.gate.work_baselines import WORK_FOLDER
-from netpipe.linting.rules import UNUSED_SILENCE
 from netpipe.plugin.gate import Gate
 from netpipe.plugin.gate_results import WORK, GateResult
 from netpipe.plugin.measurer import Measurer
@@ -101,13 +100,9 @@ def _work_lines(measurer: Measurer) -> Iterator[str]:
 
 
 def _order_lines(measurer: Measurer) -> Iterator[str]:
-    lints = measurer.lints.values()
-    findings = [finding for lint in lints for finding in lint["findings"]]
-    for lint in lints:
+    for lint in measurer.lints.values():
         for finding in lint["findings"]:
-            # A silence applies to the project: it is unused only if no pipeline needs it.
-            if finding["rule"] != UNUSED_SILENCE or findings.count(finding) == len(lints):
-                yield f"order: {finding['severity']}: {finding['rule']}: {finding['message']}"
+            yield f"order: {finding['severity']}: {finding['rule']}: {finding['message']}"
         for silence in lint["silenced"]:
             yield f"order: silenced: {silence['rule']}: {silence['reason']}"
         if not lint["findings"]:

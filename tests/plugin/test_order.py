@@ -10,23 +10,7 @@ ERROR = {
     "rule": "nested-mp-prefetch", "severity": "error", "nodes": [0], "proof": "",
     "message": "it is nested", "cost": "no batch", "fix": "remove it",
 }  # fmt: skip
-UNUSED = {**ERROR, "rule": "unused-silence", "severity": "warning", "message": "is silenced"}
 GRAPH = [{"made_at": "mine.py:3"}]
-TWO_LOADERS = """
-    import pytest
-
-    class TestOne:
-        @pytest.fixture
-        def netpipe_loader(self): ...
-
-        def test_order(self, netpipe_lint): ...
-
-    class TestOther:
-        @pytest.fixture
-        def netpipe_loader(self): ...
-
-        def test_order(self, netpipe_lint): ...
-"""
 
 
 def lint(*findings: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -58,17 +42,3 @@ def test_what_is_silenced_is_listed(project: Project) -> None:
     project.has("def test_order(netpipe_lint): pass")
     project.lint = lint(silenced=[{**ERROR, "reason": "we know"}])
     line_with(project.run(), "silenced", "nested-mp-prefetch", "we know")
-
-
-def test_a_silence_that_one_pipeline_needs_is_used(project: Project) -> None:
-    """The project's silences are for all of its pipelines together."""
-    project.has(TWO_LOADERS)
-    project.lints = [lint(UNUSED), lint()]
-    project.run().stdout.no_fnmatch_line("*unused-silence*")
-
-
-def test_an_unused_silence_is_listed(project: Project) -> None:
-    """A silence is unused if every pipeline reports it as unused."""
-    project.has(TWO_LOADERS)
-    project.lint = lint(UNUSED)
-    line_with(project.run(), "warning", "unused-silence")

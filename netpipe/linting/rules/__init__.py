@@ -45,14 +45,5 @@ LOCAL_ONLY: Final = ("threads-in-training-process", "threads-in-workers", "too-m
 NO_GRAIN_GRAPH: Final = "no-grain-graph"
 """Reported by the linter itself for a loader that is not a Grain dataset."""
 
-UNUSED_SILENCE: Final = "unused-silence"
-"""Reported by the linter itself for a silence of a rule that the pipeline does not break."""
-
 RULE_NAMES: Final = (*RULES, NO_GRAIN_GRAPH)
 """The names that can be silenced."""
-
-
-def split_silence(silence: str) -> tuple[str, str]:
-    """Return the rule and the function of "RULE of FUNCTION"; the function of "RULE" is ""."""
-    rule, _, function = silence.partition(" of ")
-    return rule, function

@@ -153,7 +153,7 @@ def findings_of_all_severities() -> dict[LintFinding, tuple[str, ...]]:
         _finding("map-after-mp-prefetch", "error"): ("Filter", "ProcessPrefetch"),
         _finding("large-capture", "info"): ("ToIter",),
         _finding("threads-in-workers", "warning"): ("ToIter",),
-        _finding("unused-silence", "warning"): (),
+        _finding("unparsed-flags", "warning"): (),
     }
 
 
