@@ -3,14 +3,11 @@
 Tracing slows a block down, so a traced block is never timed.
 """
 
-import gzip
-import json
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import jax
 
@@ -30,14 +27,8 @@ DRAIN = "netpipe.drain"
 # On a separate thread: a step on the device, from the end of the previous step to its own end.
 DEVICE = "netpipe.device"
 
-# The profiler names every Python thread "python", so threads are named after their marks.
-THREADS: Final = {
-    LOADING: "loading, ahead of the training loop",
-    DISPATCH: "training loop",
-    DEVICE: "device, by the completion of steps",
-}
 _MAX_NAME_LENGTH: Final = 120
-_TRACE_GLOB: Final = "*.trace.json.gz"
+_TRACE_NAME: Final = "perfetto_trace.json.gz"
 
 mark = jax.profiler.TraceAnnotation
 """Marks the `with` block in a trace; costs next to nothing without a running trace."""
@@ -62,43 +53,8 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
     The file is gzipped JSON in Chrome's trace event format.
 
     Raises:
-        NoTraceError: Tracing failed; no file was written.
-    """
-    # Perfetto rejects the metadata that the profiler adds.
-    with _record_trace(run) as found:
-        try:
-            events = json.loads(gzip.decompress(found.read_bytes()))["traceEvents"]
-        except (OSError, EOFError, ValueError, KeyError, zlib.error) as error:
-            raise NoTraceError(f"the file that the profiler wrote is damaged: {error}") from error
-    content = json.dumps({"displayTimeUnit": "ms", "traceEvents": name_threads(events)})
-    try:
-        write_whole(file, gzip.compress(content.encode("utf-8")), "--trace")
-    except InputError as error:
-        raise NoTraceError(str(error)) from error
-
-
-def name_threads(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the events of a trace, with threads named after the marks in them."""
-    names = {
-        (event["pid"], event["tid"]): thread
-        for marked, thread in THREADS.items()
-        for event in events
-        if event.get("name") == marked
-    }
-    renamed = []
-    for event in filter(None, events):
-        name = names.get((event.get("pid", -1), event.get("tid", -1)))
-        is_renamed = event.get("name") == "thread_name" and name is not None
-        renamed.append({**event, "args": {"name": name}} if is_renamed else event)
-    return renamed
-
-
-@contextmanager
-def _record_trace(run: Callable[[], object]) -> Iterator[Path]:
-    """Run a function under the profiler and yield the trace's JSON file.
-
-    Raises:
-        NoTraceError: Tracing failed. If it did not start, the function was not run.
+        NoTraceError: Tracing failed; no file was written. If it did not start, the function was not
+            run.
     """
     with ExitStack() as stack:
         try:
@@ -112,7 +68,9 @@ def _record_trace(run: Callable[[], object]) -> Iterator[Path]:
             # Level 1 records annotations and the CPU client's operations.
             options.host_tracer_level = 1
             options.enable_hlo_proto = False
-            jax.profiler.start_trace(str(folder), profiler_options=options)
+            jax.profiler.start_trace(
+                str(folder), create_perfetto_trace=True, profiler_options=options
+            )
         try:
             run()
         except BaseException:
@@ -121,11 +79,12 @@ def _record_trace(run: Callable[[], object]) -> Iterator[Path]:
             raise
         with _explain_failure("ended"):
             jax.profiler.stop_trace()
-        # Only the JSON file has the names of threads.
-        found = list(folder.rglob(_TRACE_GLOB))
-        if len(found) != 1:
-            raise NoTraceError(f"the profiler wrote {len(found)} files {_TRACE_GLOB}")
-        yield found[0]
+            (found,) = folder.rglob(_TRACE_NAME)
+            content = found.read_bytes()
+    try:
+        write_whole(file, content, "--trace")
+    except InputError as error:
+        raise NoTraceError(str(error)) from error
 
 
 @contextmanager

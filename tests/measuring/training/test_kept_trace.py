@@ -27,10 +27,8 @@ from netpipe.measuring.training.profiler_trace import (
     LOADING,
     LOOP,
     STEP,
-    THREADS,
     NoTraceError,
     keep_trace,
-    name_threads,
     trace_file,
 )
 from netpipe.measuring.training.step_runner import StepRunner
@@ -56,7 +54,7 @@ def spans_of(events: list[dict[str, Any]], name: str) -> list[Span]:
     return sorted(
         (event["ts"], event["ts"] + event["dur"])
         for event in events
-        if event["ph"] == "X" and event["name"] == name
+        if event.get("ph") == "X" and event["name"] == name
     )
 
 
@@ -114,24 +112,6 @@ def test_the_device_works_from_the_call_to_the_end(kept: list[dict[str, Any]]) -
     assert device[-1][1] - calls[0][0] >= ALL * 9_000
 
 
-def test_a_thread_that_only_loads_is_called_so() -> None:
-    """A loop that prefetches requests its batches on another thread."""
-    events: list[dict[str, Any]] = [
-        {"ph": "M", "pid": 1, "tid": tid, "name": "thread_name", "args": {"name": "python"}}
-        for tid in (2, 3, 4)
-    ]
-    events += [
-        {"ph": "X", "pid": 1, "tid": 2, "name": LOADING},
-        {"ph": "X", "pid": 1, "tid": 3, "name": DISPATCH},
-        {"ph": "X", "pid": 1, "tid": 3, "name": LOADING},
-        {},
-    ]
-    found = name_threads(events)
-    names = [event["args"]["name"] for event in found[:3]]
-    assert names == [THREADS[LOADING], THREADS[DISPATCH], "python"]
-    assert found[3:] == events[3:-1]
-
-
 @pytest.mark.parametrize(
     ("name", "file"),
     [
@@ -163,25 +143,13 @@ def test_a_profiler_that_is_forbidden_leaves_nothing(
     assert list(temporary.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "content",
-    [None, b"", b"no gzip", gzip.compress(b"{}", mtime=0), gzip.compress(b"[", mtime=0)],
-)
-def test_a_trace_that_cannot_be_read_is_not_kept(
-    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+def test_a_trace_that_is_missing_is_not_kept(
+    tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is half written, and nothing is left behind."""
-    folders: list[Path] = []
-    monkeypatch.setattr(
-        jax.profiler, "start_trace", lambda folder, **_: folders.append(Path(folder))
-    )
-
-    def stop() -> None:
-        if content is not None:
-            (folders[0] / "vm.trace.json.gz").write_bytes(content)
-
-    monkeypatch.setattr(jax.profiler, "stop_trace", stop)
-    with pytest.raises(NoTraceError, match=r"the profiler wrote"):
+    monkeypatch.setattr(jax.profiler, "start_trace", lambda *_, **__: None)
+    monkeypatch.setattr(jax.profiler, "stop_trace", lambda: None)
+    with pytest.raises(NoTraceError, match=r"the profiler cannot be ended"):
         keep_trace(lambda: None, tmp_path / "a.trace.json.gz")
     assert list(tmp_path.iterdir()) == [temporary]
     assert list(temporary.iterdir()) == []
