@@ -79,7 +79,7 @@ OPEN: Final = {
     *(machine.Doctor, machine.Machine, machine.ComparedBaselines),
     *(waivers.Waiver, FigureChange),
     *(outputs.RunDocument, outputs.Accepted, outputs.BaselineChange, outputs.ListedWaiver),
-    *(outputs.PrintedComparison, outputs.PastValue, outputs.OtherVersion, outputs.PrintedDuet),
+    *(outputs.PrintedComparison, outputs.OtherVersion, outputs.PrintedDuet),
 }
 """The types whose objects may have more fields than these."""
 

@@ -4,12 +4,11 @@ import json
 import os
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from statistics import median
 from typing import Annotated, Any, Final, Literal, NotRequired, TypedDict
 
 import pytest
@@ -20,10 +19,8 @@ from netpipe.files.paths import exists
 from netpipe.files.whole_file import write_whole
 from netpipe.gate import baseline
 from netpipe.gate.baseline_changes import FigureChange, Kind
-from netpipe.gate.comparison import is_comparable
 from netpipe.gate.duets import Duet
 from netpipe.gate.history import read_entries
-from netpipe.gate.metrics import METRICS
 from netpipe.gate.outcomes import Outcome
 from netpipe.gate.waivers import Waiver
 from netpipe.gate.work_baselines import (
@@ -228,14 +225,6 @@ class Accepted(TypedDict):
     waivers: list[ListedWaiver]
 
 
-class PastValue(TypedDict):
-    """The value of a metric in an earlier baseline."""
-
-    baseline: str  #: NNNN_<name>.json.
-    recorded: str  #: The time of the recording, in ISO 8601.
-    value: float  #: The median over its sessions.
-
-
 class PrintedComparison(TypedDict):
     """A benchmark compared with a baseline or another version."""
 
@@ -262,8 +251,6 @@ class PrintedComparison(TypedDict):
     #: than the latest.
     oldest: NotRequired[str | None]
     waiver: Waiver | None  #: The waiver under which a regression does not fail; null for none.
-    #: The metric in the comparable baselines, the oldest first.
-    history: NotRequired[list[PastValue]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -359,20 +346,4 @@ def _comparison(gate: Gate, result: GateResult) -> dict[str, Any]:
         "reason": comparison.reason,
         "oldest": comparison.oldest or None,
         "waiver": result.waiver and _waiver(result.waiver),
-        "history": list(_history(gate, result)),
     }
-
-
-def _history(gate: Gate, result: GateResult) -> Iterator[dict[str, Any]]:
-    """Yield the values of a metric in the comparable baselines of its device, the oldest first."""
-    metric = METRICS.get(result.comparison.metric)
-    if metric is None or result.now is None or result.against:
-        return
-    for stored in gate.baselines_of(result.now.device.key):
-        sessions = stored.sessions.get(result.benchmark, ())
-        if is_comparable(metric, result.now, sessions):
-            yield {
-                "baseline": stored.path.name,
-                "recorded": stored.recorded,
-                "value": median(map(metric.value, sessions)),
-            }

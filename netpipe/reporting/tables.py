@@ -70,12 +70,11 @@ def _wrap(text: str, width: int) -> str:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table, with a smaller note below; `svg` is drawn instead of the text."""
+    """A cell of a table, with a smaller note below."""
 
     text: str
     note: str = ""
     tone: Tone = Tone.PLAIN
-    svg: str = ""
     is_code: bool = False
     is_figure: bool = False
 

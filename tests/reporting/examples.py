@@ -173,16 +173,12 @@ def run(**changes: Any) -> Document:
 
 
 def comparison(outcome: str, metric: str, **changes: Any) -> Document:
-    """One metric of a benchmark, with two baselines."""
-    history = [
-        {"baseline": f"000{number}_some.json", "recorded": "2026-11-22", "value": 0.01 * number}
-        for number in (1, 2)
-    ]
+    """One metric of a benchmark."""
     return {
         "benchmark": "perf_tests/test_loading.py::test_load_time", "device": "h200-x1",
         "quantity": "load_s_per_batch", "against": None, "metric": metric, "outcome": outcome,
         "now": 0.036, "baseline": 0.02, "worse_ratio": None, "reason": f"{metric} is {outcome}",
-        "waiver": None, "history": history,
+        "waiver": None,
     } | changes  # fmt: skip
 
 

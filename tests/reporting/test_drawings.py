@@ -11,12 +11,10 @@ from netpipe.reporting.plots.rows import (
     Row,
     draw_amounts,
     draw_factors,
-    draw_sparkline,
     draw_stage_bars,
 )
 from netpipe.reporting.plots.timeline import build_timeline, draw_distributions, draw_timeline
 from netpipe.reporting.rendering import inline_svg
-from netpipe.reporting.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.step_times import StepTimes
 from netpipe.results.units import format_amount
@@ -35,7 +33,6 @@ DRAWINGS = {
     "amounts": draw_amounts([Row("a", near(2e7))], write=format_amount),
     "factors": draw_factors([Row("a", near(0.3)), Row("b", near(40.0))], "keeps up"),
     "stages": draw_stage_bars(findings("tokenize").stages, ".map(tokenize)"),
-    "sparkline": draw_sparkline([1.0, 1.1], 1.5, Tone.BAD),
 }
 
 
@@ -76,7 +73,6 @@ def test_times_of_nothing_are_drawn() -> None:
     assert draw_timeline(build_timeline((StepTimes(0.0, 0.0, 0.0, 0.0, 0.0),)))
     idle = [replace(stage, s_per_batch=0.0, cpu_s_per_batch=0.0) for stage in findings("a").stages]
     assert draw_stage_bars(idle, None)
-    assert draw_sparkline([0.0], 0.0, Tone.GOOD)
 
 
 def test_a_hostile_name_is_a_name() -> None:

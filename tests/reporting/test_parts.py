@@ -219,11 +219,21 @@ def test_a_bad_measurement_outweighs_passing_comparisons() -> None:
     assert "h200-x1: Loader-bound." in first.headline.sentence
 
 
-def test_a_metric_has_its_history() -> None:
-    """One drawing in its row has its values as text; figures have their units."""
+def test_counted_work_has_a_part() -> None:
+    """A run that only counts has results, and they are compared or not."""
+    counted = [{**work(), "test": "a.py::test"}]
+    compared = comparison("REGRESSED", "calls", benchmark="a.py::test", quantity="work")
+    run_only = {"measurements": [], "lints": [], "work": counted}
+    _, part = build(run(**run_only, comparisons=[compared]))
+    assert (part.title, part.headline.word) == ("Work", "More work")
+    first, part = build(run(**run_only, comparisons=[]))
+    assert "Nothing was measured" not in first.headline.sentence
+    assert part.headline.word == "Counted"
+
+
+def test_a_metric_has_its_figures() -> None:
+    """Figures have their units."""
     first, _ = find_comparisons(run()).rows
-    assert first["history"].svg
-    assert first["history"].text.split(", ") == ["0001 10 ms", "0002 20 ms", "now 36 ms"]
     figures = [first[heading].text for heading in ("now / before", "now", "before")]
     assert figures == ["1.80 x", "36 ms", "20 ms"]
 

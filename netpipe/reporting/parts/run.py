@@ -1,4 +1,4 @@
-"""The parts of a run: comparisons with the history of each metric, measurements and lints."""
+"""The parts of a run: comparisons, measurements, counts of work and lints."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ from netpipe.gate.metrics import format_worse_ratio
 from netpipe.reporting.content import Card, Fact, Headline, Note, Notes, Part
 from netpipe.reporting.parts.lint import build_lint_part
 from netpipe.reporting.parts.measurement import build_measurement_part
-from netpipe.reporting.plots.rows import draw_sparkline
+from netpipe.reporting.parts.work import build_work_part
 from netpipe.reporting.tables import Cell, Figure, Table
 from netpipe.reporting.tones import BY_OUTCOME, Tone, pick_worst
 from netpipe.results.units import format_metric
@@ -16,14 +16,18 @@ Comparison = Mapping[str, Any]
 
 
 def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
-    """Return the parts of a `netpipe.run/1` document: the gate, then measurements and lints."""
+    """Return the parts of a `netpipe.run/1` document: the gate, then the results."""
     # Show only the last session for each device, data set and test.
     last_sessions = {
         (session["device"]["key"], session["fingerprint"], session.get("test")): session
         for session in document["measurements"]
     }
     measured = map(build_measurement_part, last_sessions.values())
-    results = (*measured, *map(build_lint_part, document["lints"]))
+    counted = [
+        build_work_part({**work, "comparisons": _find_comparisons(document, work.get("test", ""))})
+        for work in document.get("work", ())
+    ]
+    results = (*measured, *counted, *map(build_lint_part, document["lints"]))
     facts = [Fact("sessions", str(len(document["measurements"])), "each a fresh process")]
     if commit := document["accepted"]["commit"]:
         facts.append(Fact("baselines of", commit[:12]))
@@ -32,6 +36,12 @@ def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     headline = _build_headline(document["comparisons"], results)
     gate = Part("The run", headline, facts, list(_build_cards(document)))
     return (gate, *results)
+
+
+def _find_comparisons(document: Mapping[str, Any], test: str) -> list[Comparison]:
+    """Return the comparisons of the work that a test counted."""
+    found: Sequence[Comparison] = document["comparisons"]
+    return [each for each in found if (each["benchmark"], each["quantity"]) == (test, "work")]
 
 
 def _build_headline(comparisons: Sequence[Comparison], results: Sequence[Part]) -> Headline:
@@ -94,16 +104,8 @@ def _describe_waiver(waiver: Mapping[str, Any]) -> Note:
 
 
 def _build_table(comparisons: Sequence[Comparison], against: str | None) -> Table:
-    caption = "Medians over sessions."
-    rows = list(map(_build_row, comparisons))
-    if any(row.get("history") for row in comparisons):
-        caption += (
-            " The history shows the medians of the device's baselines, the oldest first, and last "
-            "the value of this run."
-        )
-        for row, comparison in zip(rows, comparisons, strict=True):
-            row["history"] = _build_history(comparison)
-    return Table(f"Against {against or 'the baseline'}", caption, rows, is_wide=True)
+    heading, rows = f"Against {against or 'the baseline'}", list(map(_build_row, comparisons))
+    return Table(heading, "Medians over sessions.", rows, is_wide=True)
 
 
 def _build_row(row: Comparison) -> dict[str, Cell]:
@@ -117,15 +119,6 @@ def _build_row(row: Comparison) -> dict[str, Cell]:
         "now": Figure(format_metric(metric, row["now"])),
         "before": Figure("none" if before is None else format_metric(metric, before)),
     }
-
-
-def _build_history(row: Comparison) -> Cell:
-    metric, history = row["metric"] or row["quantity"], row.get("history")
-    if not history:
-        return Cell("")
-    values = [f"{past['baseline'][:4]} {format_metric(metric, past['value'])}" for past in history]
-    svg = draw_sparkline([past["value"] for past in history], row["now"], _pick_tone(row))
-    return Cell(f"{', '.join(values)}, now {format_metric(metric, row['now'])}", svg=svg)
 
 
 def _build_change_rows(changes: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Cell]]:

@@ -78,12 +78,11 @@ def as_svg(draw: Callable[Concatenate[Figure, _Arguments], None]) -> Callable[_A
 
 
 def add_axes(
-    figure: Figure, left: float, top: float, right: float, bottom: float, *,
-    height: float, width: float = _WIDTH,
-) -> Axes:  # fmt: skip
+    figure: Figure, left: float, top: float, right: float, bottom: float, *, height: float
+) -> Axes:
     """Set a figure's size, and add axes with margins and a grid but no frame; all sizes in px."""
-    figure.set_size_inches(width / _PX_PER_INCH, height / _PX_PER_INCH)
-    box = (left / width, bottom / height, 1 - (left + right) / width, 1 - (top + bottom) / height)
+    figure.set_size_inches(_WIDTH / _PX_PER_INCH, height / _PX_PER_INCH)
+    box = (left / _WIDTH, bottom / height, 1 - (left + right) / _WIDTH, 1 - (top + bottom) / height)
     axes = figure.add_axes(box)
     axes.spines[:].set_visible(False)
     axes.tick_params(length=0, colors=Ink.FAINT, labelsize=SMALL, pad=5)

@@ -23,17 +23,14 @@ from netpipe.reporting.plots.canvas import (
     write_text,
 )
 from netpipe.reporting.tables import format_ratio, strip_modules
-from netpipe.reporting.tones import Tone
 from netpipe.results.measurement import Interval
 from netpipe.results.units import format_seconds
 
 _MAX_LABEL_COLUMNS: Final = 34
 _MAX_STAGE_COLUMNS: Final = 26
 _CPU_BAR: Final[dict[str, Any]] = {"facecolor": "none", "edgecolor": Ink.TEXT, "hatch": "/////"}
-
-_SPARKLINE_ENDS: Final = {Tone.GOOD: (Ink.GOOD, "o"), Tone.BAD: (Ink.BAD, "X")}
 # As a fraction of the largest value. In a smaller range, noise would look like a change.
-_MIN_SPARKLINE_RANGE: Final = 0.2
+_MIN_HISTORY_RANGE: Final = 0.2
 
 
 @dataclass(frozen=True)
@@ -144,28 +141,12 @@ def _draw_stage(axes: Axes, y: int, stage: Stage, *, is_bottleneck: bool) -> Non
 
 
 @as_svg
-def draw_sparkline(figure: Figure, before: Sequence[float], now: float, tone: Tone) -> None:
-    """Draw the values of the baselines, oldest first, followed by the value of this run."""
-    values = [*before, now]
-    middle = (min(values) + max(values)) / 2
-    half = max(max(values) - min(values), _MIN_SPARKLINE_RANGE * max(values)) / 2 or 1.0
-    axes = add_axes(figure, left=6, top=7, right=9, bottom=7, height=34, width=132)
-    axes.set_axis_off()
-    axes.set_ylim(middle - half, middle + half)
-    axes.axhline(before[-1], color=Ink.RULE, linewidth=1)
-    axes.plot(values, color=Ink.FAINT, linewidth=1.2)
-    axes.plot(before, "o", color=Ink.FAINT, markersize=4, clip_on=False)
-    ink, marker = _SPARKLINE_ENDS.get(tone, (Ink.TEXT, "D"))
-    axes.plot(len(before), now, marker, color=ink, markersize=9, clip_on=False)
-
-
-@as_svg
 def draw_history(figure: Figure, series: Series) -> None:
     """Draw a metric over commits, the oldest first, with a line for each level."""
     axes = add_axes(figure, left=16, top=28, right=24, bottom=8, height=158)
     values, write = series.values, series.format
     middle = (min(values) + max(values)) / 2
-    half = max(max(values) - min(values), _MIN_SPARKLINE_RANGE * abs(max(values))) / 1.8 or 1.0
+    half = max(max(values) - min(values), _MIN_HISTORY_RANGE * abs(max(values))) / 1.8 or 1.0
     axes.set_ylim(middle - half, middle + half)
     axes.set_xlim(-0.5, len(values) - 0.5)
     axes.set_xticks([])
