@@ -99,30 +99,20 @@ def prepare(
 
     If the names of files or folders state the split, such as train-00000.parquet or eval/, they
     decide; otherwise the seed does.
-
-    A folder that holds ArrayRecord files of the older layout 0, and no parquet files, is converted
-    to the newest layout: the rows keep their order, in one file for each split.
     """
     from netpipe.workload.formats.places import find_place
-    from netpipe.workload.preparation.convert import convert, is_inherited
     from netpipe.workload.preparation.prepare import prepare as prepare_data
 
     if find_place(out).filesystem.type_name in _IN_MEMORY:
         found, way_out = "the memory of the command", "Choose a folder or a bucket"
         raise InputError(out, "--out", "be a place that stays", found, way_out)
     on_ray = _find_ray(runner, address, workers)
-    first = sources[0]
     with show_rows("preparing") as progress:
-        if isinstance(first, Path) and len(sources) == 1 and is_inherited(first):
-            if isinstance(out, str):
-                raise InputError(out, "--out", "be a local folder for rows of layout 0", "a URI")
-            index = convert(first, out, seed=seed, progress=progress)
-        else:
-            index = prepare_data(
-                sources, out, seed=seed, shards=shards, drops_invalid=drop_invalid,
-                workers=workers or len(os.sched_getaffinity(0)), scratch=scratch,
-                runner=on_ray, progress=progress,
-            )  # fmt: skip
+        index = prepare_data(
+            sources, out, seed=seed, shards=shards, drops_invalid=drop_invalid,
+            workers=workers or len(os.sched_getaffinity(0)), scratch=scratch,
+            runner=on_ray, progress=progress,
+        )  # fmt: skip
     _print_summary(out, index)
 
 

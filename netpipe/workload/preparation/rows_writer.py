@@ -11,7 +11,6 @@ from netpipe.workload.formats.index import Index, Split, save_index
 from netpipe.workload.formats.layout import LAYOUT_VERSION, encode_row
 from netpipe.workload.formats.rows import ROW_BYTES, MeasurementArray, cut_rows
 from netpipe.workload.formats.shards import ShardWriter
-from netpipe.workload.preparation.split import EVAL_FRACTION
 
 SPLITS = ("train", "eval")
 
@@ -55,7 +54,7 @@ class RowsWriter:
 
 def save_rows(
     written: Sequence[WrittenRows], folder: Path, place: Callable[[str, str], object],
-    seed: int, eval_fraction: float = EVAL_FRACTION, dropped: tuple[Dropped, ...] = (),
+    seed: int, eval_fraction: float, dropped: tuple[Dropped, ...],
 ) -> Index:  # fmt: skip
     """Put the files of all writers into a folder, and save and return their index.
 

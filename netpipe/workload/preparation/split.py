@@ -63,7 +63,6 @@ def split_rows(
     files: NDArray[np.int64],
     paths: Sequence[Path],
     splits: Sequence[str],
-    seed: int = 0,
 ) -> NDArray[np.bool_]:
     """Return whether each row is for evaluation, bool (rows,); a probe's rows are in one split.
 
@@ -74,8 +73,8 @@ def split_rows(
         InputError: A probe is in files of both splits, or there are fewer than two probes.
     """
     if not any(splits):
-        extremes = [find_extremes(probes, seed)] if len(probes) else []
-        return EvalChoice.among(extremes, seed, EVAL_FRACTION).is_eval(probes)
+        extremes = [find_extremes(probes, 0)] if len(probes) else []
+        return EvalChoice.among(extremes, 0, EVAL_FRACTION).is_eval(probes)
     in_eval: NDArray[np.bool_] = (np.array(splits) == "eval")[files]
     both = np.intersect1d(probes[in_eval], probes[~in_eval])
     if len(both):

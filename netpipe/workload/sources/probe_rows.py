@@ -1,6 +1,6 @@
 """Random access to probe rows: the interface, ArrayRecord files, and the table of formats."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -79,10 +79,10 @@ class UnindexedSource:
     """The rows of one split of a folder, in the order of the file names.
 
     Every record is read once for its probe and number of measurements, since there is no index. The
-    split is the one that `prepare` makes with the same seed.
+    split is the one that `prepare` makes.
     """
 
-    def __init__(self, folder: Path, split: str, *, seed: int = 0) -> None:
+    def __init__(self, folder: Path, split: str) -> None:
         paths = find_array_records(folder)
         splits = find_splits(paths, [folder])
         records = list(map(require_records, paths))
@@ -97,7 +97,7 @@ class UnindexedSource:
             counts.append(count_row_v0(record, where))
         counted = np.array(counts, np.int64).reshape(-1, 2)
         probes, files = counted[:, 0], np.repeat(np.arange(len(paths)), records)
-        in_split = split_rows(probes, files, paths, splits, seed) == (split == "eval")
+        in_split = split_rows(probes, files, paths, splits) == (split == "eval")
         self._records = np.flatnonzero(in_split)
         self.row_measurements: NDArray[np.int64] = counted[in_split, 1]
         self.row_group: NDArray[np.int64] | None = None
@@ -107,11 +107,6 @@ class UnindexedSource:
         """Read these rows, in this order."""
         numbers = self._records[list(rows)].tolist()
         return [decode_row(*record) for record in self._shards.read(numbers)]
-
-    def records(self) -> Iterator[tuple[bytes, str]]:
-        """Yield the split's records, each with its file and number to name in errors."""
-        for number in self._records.tolist():
-            yield from self._shards.read([number])
 
 
 def find_array_records(folder: Path) -> list[Path]:
