@@ -5,12 +5,11 @@ import sys
 import threading
 import traceback
 from collections.abc import Sequence
-from types import FrameType
 from typing import NamedTuple
 
 from netpipe.clock import Clock, MonotonicClock
 from netpipe.jobs.cleanup import end_this_session
-from netpipe.jobs.failure import HARNESS_MODULES, format_failure, format_frames
+from netpipe.jobs.failure import format_failure, format_frames
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.processes import Worker, describe_activity, describe_crash, list_workers
 from netpipe.jobs.progress import ProgressWriter
@@ -34,15 +33,6 @@ _POLL_S = 0.2
 _INNERMOST_FRAMES = 3
 _START_OPTION = "--start-limit, in pytest --netpipe-start-limit"
 _BATCH_OPTION = "--batch-limit, in pytest --netpipe-batch-limit"
-_AWAITED = {
-    "netpipe.measuring.loader_puller": "the loader",
-    "netpipe.measuring.training.loop_overhead": "the loop",
-    "netpipe.measuring.training.training_loop": "the loop",
-    "netpipe.measuring.training.step_runner": "the step",
-    "netpipe.measuring.training.emulated_step": "the step",
-}
-# These functions of `training_loop` wait for a step.
-_WAIT_FOR_STEPS = ("__call__", "wait_for_device", "late_reading_loop")
 
 
 class Alarm(NamedTuple):
@@ -229,17 +219,14 @@ class Watchdog(Watch):
         return Alarm("hang", "\n".join([message, *self._loader_lines(), _location(wait.thread)]))
 
     def _overdue(self, wait: _Wait | None) -> Alarm:
-        if wait is None:
-            thread, awaited, lines = self._main, _awaited(self._main), []
-        else:
-            thread, awaited, lines = wait.thread, "the loader", self._loader_lines()
-        stage = self._stage
+        stage, lines = self._stage, self._loader_lines() if wait else []
         message = (
-            f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: after "
-            f"{self._batches} batches it waits for {awaited}. If that is slow and does not hang, "
-            f"give a larger {stage.way_out}"
+            f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: it had "
+            f"{self._batches} batches{' and waits for the loader' if wait else ''}. If that is "
+            f"slow and does not hang, give a larger {stage.way_out}"
         )
-        return Alarm("hang", "\n".join([message, *lines, _location(thread)]))
+        location = _location(wait.thread if wait else self._main)
+        return Alarm("hang", "\n".join([message, *lines, location]))
 
     def _loader_lines(self) -> list[str]:
         workers = [f"worker process {pid}: {describe_activity(pid)}" for pid in self._workers]
@@ -248,26 +235,7 @@ class Watchdog(Watch):
 
 def _location(thread: int) -> str:
     """Return the stack of a thread: the user's frames, then the innermost ones."""
-    frame = _frame_of(thread)
+    frame = sys._current_frames().get(thread)  # noqa: SLF001  # the documented function
     if frame is None:
         return "the waiting thread is gone"
     return f"it is at\n{format_frames(traceback.extract_stack(frame), _INNERMOST_FRAMES)}"
-
-
-def _frame_of(thread: int) -> FrameType | None:
-    return sys._current_frames().get(thread)  # noqa: SLF001  # the documented function
-
-
-def _awaited(thread: int) -> str:
-    """Name what a thread waits for, judging by its innermost frame in the harness."""
-    frame = _frame_of(thread)
-    while frame is not None:
-        module, function = frame.f_globals.get("__name__", ""), frame.f_code.co_name
-        if module == "netpipe.measuring.training.training_loop" and function in _WAIT_FOR_STEPS:
-            return "the step"
-        if module in _AWAITED:
-            return _AWAITED[module]
-        if module.startswith(HARNESS_MODULES):
-            return "netpipe itself"
-        frame = frame.f_back
-    return "the session"
