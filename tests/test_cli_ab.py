@@ -176,6 +176,14 @@ def test_the_tests_are_found(
     assert console.with_tests(("-x",)) == (folder or "perf_tests", "-x")
 
 
+def test_an_expression_is_no_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Tests are found although a folder is called like them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train").mkdir()
+    assert console.with_tests(("-k", "train")) == ("perf_tests", "-k", "train")
+    assert console.with_tests(("-x", "train")) == ("-x", "train")
+
+
 @pytest.mark.usefixtures("repository", "passing")
 def test_the_results_can_be_kept(netpipe: Netpipe, tmp_path: Path) -> None:
     """--netpipe-json writes the user's file, as in pytest."""

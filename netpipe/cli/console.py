@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from io import TextIOWrapper
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, TextIO, cast
 
@@ -35,6 +36,8 @@ INCONCLUSIVE: Final = 3
 
 # The extra "workload" in pyproject.toml installs these packages.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
+# The flags of pytest whose values may look like paths.
+_SELECTING: Final = ("-k", "-m")
 
 
 def _open_null(mode: str) -> TextIO:
@@ -201,7 +204,8 @@ def names_tests(word: str) -> bool:
 def with_tests(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the arguments of pytest, after `perf_tests`, or else `perf`, unless one is a path."""
     folder = "perf" if exists("perf") and not exists("perf_tests") else "perf_tests"
-    return words if any(map(names_tests, words)) else (folder, *words)
+    named = (word for flag, word in pairwise(("", *words)) if flag not in _SELECTING)
+    return words if any(map(names_tests, named)) else (folder, *words)
 
 
 def run_child(command: list[str], folder: Path, variables: Mapping[str, str]) -> int:

@@ -77,12 +77,13 @@ def hosts(results: tuple[Path, ...], as_json: bool) -> None:
 
 def _judge_logs(paths: Sequence[Path], *, as_json: bool) -> NoReturn:
     from netpipe.reporting.training_table import training_table
-    from netpipe.watching.logs import read_merged
+    from netpipe.watching.logs import Log, read_merged
     from netpipe.watching.processes import judge_together, merge_worse, sort_by_waiting
 
     windows = {str(path): read_merged(path, _MIN_BARS) for path in paths}
-    for path, other in combinations(windows, 2):
-        if windows[path][0] == windows[other][0]:
+    firsts = {path: next(Log(Path(path)).read()) for path in windows}
+    for path, other in combinations(firsts, 2):
+        if firsts[path] == firsts[other]:
             constraint = f"be written on that host, not copied from {path}"
             raise InputError(other, "content", constraint, "the same", "Give each process its log")
     processes = sort_by_waiting({path: merge_worse(each) for path, each in windows.items()})

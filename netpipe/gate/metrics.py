@@ -186,8 +186,10 @@ def format_worse_ratio(name: str, worse_ratio: float | None) -> str:
     It is a factor such as `0.85 x`, or for a share a difference such as `+0.50`.
     """
     metric = METRICS.get(name)  # None for a kind of work
-    if worse_ratio is None or metric is None:
-        return "" if worse_ratio is None else f"{worse_ratio:.2f} x"
+    if worse_ratio is None:
+        return ""
+    if metric is None or worse_ratio <= 0:  # A document may hold any number.
+        return f"{worse_ratio:.2f} x"
     if metric.is_share:
         return metric.format_change(worse_ratio - 1)
     return f"{metric.format_change(log(worse_ratio))} x"

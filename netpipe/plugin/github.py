@@ -1,5 +1,6 @@
 """Output of a run for GitHub Actions: annotations and the step summary."""
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,27 +20,37 @@ _PROPERTY_ESCAPES = _ESCAPES | str.maketrans({":": "%3A", ",": "%2C"})
 _MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~"})
 
 
-def annotations(reports: Iterable[Any], run: Run) -> Iterator[str]:
+def annotations(reports: Iterable[Any], run: Run, root: Path) -> Iterator[str]:
     """Yield a GitHub command for each failure, missing baseline, bad waiver and baseline change.
 
-    `reports` are pytest's failure reports.
+    `reports` are pytest's failure reports, and `root` is its root folder; GitHub wants paths from
+    the repository's.
     """
+    repository = os.environ.get("GITHUB_WORKSPACE", root)
+    for level, message, path, title, line in _list_annotations(reports, run):
+        yield _command(level, message, os.path.relpath(root / path, repository), title, line)
+
+
+def _list_annotations(
+    reports: Iterable[Any], run: Run
+) -> Iterator[tuple[str, str, str, str, int | None]]:
+    """Yield the level, message, path from pytest's root folder, title and line of each."""
     for report in reports:
         if report.nodeid in run.selection.timed:
             path, line, name = report.location
-            yield _command("error", report.longreprtext, path, name, (line or 0) + 1)
+            yield "error", report.longreprtext, path, name, (line or 0) + 1
     for result in run.gate.results:
         if result.is_missing:
             path, _, name = result.benchmark.partition("::")
-            yield _command("warning", f"{result.outcome}: {result.comparison.reason}", path, name)
+            yield "warning", f"{result.outcome}: {result.comparison.reason}", path, name, None
     acceptance = run.gate.acceptance
     for sentence in run.gate.waiver_problems():
-        yield _command("error", sentence, acceptance.waivers_file, "waiver")
+        yield "error", sentence, acceptance.waivers_file, "waiver", None
     for path, line in change_notes(acceptance):
-        yield _command("warning", line, path, line.partition(":")[0])
+        yield "warning", line, path, line.partition(":")[0], None
 
 
-def _command(level: str, message: str, path: str, title: str, line: int | None = None) -> str:
+def _command(level: str, message: str, path: str, title: str, line: int | None) -> str:
     file, title = (make_printable(text).translate(_PROPERTY_ESCAPES) for text in (path, title))
     at_line = "" if line is None else f",line={line}"
     message = make_printable(message).translate(_ESCAPES)

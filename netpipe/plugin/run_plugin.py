@@ -290,5 +290,5 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         terminalreporter.write_line(make_loggable(line))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         failed = (terminalreporter.stats.get(kind, ()) for kind in ("failed", "error"))
-        for command in github.annotations(chain.from_iterable(failed), run):
+        for command in github.annotations(chain.from_iterable(failed), run, config.rootpath):
             terminalreporter.write_line(command)

@@ -164,6 +164,7 @@ def test_what_is_of_the_device_alone_travels() -> None:
         ("sync_probe_fraction", 2.0, "+1.00"),  # a share rose from 0 to 1
         ("calls", 1.2, "1.20 x"),
         ("step_s", None, ""),
+        ("step_s", 0.0, "0.00 x"),
     ],
 )
 def test_a_change_is_shown_in_the_direction_of_its_metric(

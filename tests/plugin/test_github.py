@@ -15,6 +15,7 @@ def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     path = tmp_path / "step summary.md"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
+    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     return path
 
 
@@ -41,6 +42,14 @@ def test_a_regression_is_shown_at_its_line(regressed: Project) -> None:
     assert first.startswith("REGRESSED: load_s_per_batch is 5.00 x")
     assert "cpu-testing-4/0001_" in first
     assert others
+
+
+def test_paths_begin_at_the_repository(regressed: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The root of the tests may be a folder of it."""
+    folder = regressed.pytester.path
+    monkeypatch.setenv("GITHUB_WORKSPACE", str(folder.parent))
+    (command,) = commands(regressed.compare())
+    assert command.startswith(f"::error file={folder.name}/test_perf.py,line=1,")
 
 
 def test_what_was_not_compared_is_a_warning(project: Project, summary: Path) -> None:

@@ -135,7 +135,9 @@ def name_bottleneck(stages: Sequence[ExecutionSummary.Node]) -> str:
     stage = max(stages, key=lambda stage: stage.wait_time_ratio, default=ExecutionSummary.Node())
     if stage.wait_time_ratio < 1 - sum(stage.wait_time_ratio for stage in stages):
         return "not known, Grain has not counted the stages that training waited for"
-    mean = format_seconds(stage.total_processing_time_ns / stage.num_produced_elements / 1e9)
+    # A restored state may have counted as many elements as were counted before it.
+    mean_ns = stage.total_processing_time_ns / (stage.num_produced_elements or 1)
+    mean = format_seconds(mean_ns / 1e9)
     return f"{stage.name}, {stage.wait_time_ratio:.0%} of the wait, {mean} each"
 
 
