@@ -52,7 +52,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def _no_pull_request(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide the pull request that runs these tests from the projects within them."""
-    for name in ("GITHUB_BASE_REF", "CI_MERGE_REQUEST_DIFF_BASE_SHA"):
+    for name in ("GITHUB_BASE_REF", "GITHUB_WORKSPACE", "CI_MERGE_REQUEST_DIFF_BASE_SHA"):
         monkeypatch.delenv(name, raising=False)
 
 

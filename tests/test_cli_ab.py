@@ -176,8 +176,8 @@ def test_the_tests_are_found(
     assert console.with_tests(("-x",)) == (folder or "perf_tests", "-x")
 
 
-def test_an_expression_is_no_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Tests are found although a folder is called like them."""
+def test_an_expression_is_not_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The value of -k names no tests, even if a folder has that name."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train").mkdir()
     assert console.with_tests(("-k", "train")) == ("perf_tests", "-k", "train")

@@ -36,8 +36,8 @@ INCONCLUSIVE: Final = 3
 
 # The extra "workload" in pyproject.toml installs these packages.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
-# The flags of pytest whose values may look like paths.
-_SELECTING: Final = ("-k", "-m")
+# Flags of pytest whose values are expressions, not paths.
+_EXPRESSION_FLAGS: Final = ("-k", "-m")
 
 
 def _open_null(mode: str) -> TextIO:
@@ -204,7 +204,7 @@ def names_tests(word: str) -> bool:
 def with_tests(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the arguments of pytest, after `perf_tests`, or else `perf`, unless one is a path."""
     folder = "perf" if exists("perf") and not exists("perf_tests") else "perf_tests"
-    named = (word for flag, word in pairwise(("", *words)) if flag not in _SELECTING)
+    named = (word for flag, word in pairwise(("", *words)) if flag not in _EXPRESSION_FLAGS)
     return words if any(map(names_tests, named)) else (folder, *words)
 
 

@@ -188,8 +188,8 @@ def format_worse_ratio(name: str, worse_ratio: float | None) -> str:
     metric = METRICS.get(name)  # None for a kind of work
     if worse_ratio is None:
         return ""
+    if metric is not None and metric.is_share:
+        return metric.format_change(worse_ratio - 1)
     if metric is None or worse_ratio <= 0:  # A document may hold any number.
         return f"{worse_ratio:.2f} x"
-    if metric.is_share:
-        return metric.format_change(worse_ratio - 1)
     return f"{metric.format_change(log(worse_ratio))} x"

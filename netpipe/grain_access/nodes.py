@@ -39,6 +39,7 @@ class Node:
         sent_bytes: Bytes of the node's own objects that are sent to each worker; for `mp_prefetch`,
             its `worker_init_fn`. None for other nodes in the training process, and for a node that
             cannot be pickled. An object shared by nodes of the same workers counts for the first.
+            With more than 32 MiB of small objects, it is a lower bound.
         unpicklable: The reason why it cannot be sent to a worker; "" if it can.
     """
 

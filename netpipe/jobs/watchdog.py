@@ -221,9 +221,9 @@ class Watchdog(Watch):
     def _overdue(self, wait: _Wait | None) -> Alarm:
         stage, lines = self._stage, self._loader_lines() if wait else []
         message = (
-            f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}: it had "
-            f"{self._batches} batches{' and waits for the loader' if wait else ''}. If that is "
-            f"slow and does not hang, give a larger {stage.way_out}"
+            f"the {stage.name} did not end within {stage.limit_s:g} s, {stage.limit_means}, after "
+            f"{self._batches} batches{', and waits for the loader' if wait else ''}. If it is only "
+            f"slow, give a larger {stage.way_out}"
         )
         location = _location(wait.thread if wait else self._main)
         return Alarm("hang", "\n".join([message, *lines, location]))

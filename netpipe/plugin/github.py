@@ -23,12 +23,14 @@ _MARKDOWN_ESCAPES = str.maketrans({sign: f"\\{sign}" for sign in "\\`*_{}[]<>|#~
 def annotations(reports: Iterable[Any], run: Run, root: Path) -> Iterator[str]:
     """Yield a GitHub command for each failure, missing baseline, bad waiver and baseline change.
 
-    `reports` are pytest's failure reports, and `root` is its root folder; GitHub wants paths from
-    the repository's.
+    `reports` are pytest's failure reports, whose paths begin at `root`; GitHub expects paths from
+    the repository's root.
     """
     repository = os.environ.get("GITHUB_WORKSPACE", root)
     for level, message, path, title, line in _list_annotations(reports, run):
-        yield _command(level, message, os.path.relpath(root / path, repository), title, line)
+        inside = os.path.relpath(root / path, repository)
+        file = path if inside.startswith(os.pardir) else inside
+        yield _command(level, message, file, title, line)
 
 
 def _list_annotations(

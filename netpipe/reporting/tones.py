@@ -1,7 +1,8 @@
 """The tone of each outcome, severity and verdict, with a sign for readers without colours."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from netpipe.verdict.kinds import VerdictKind
 
@@ -21,7 +22,7 @@ class Tone(StrEnum):
         return {"bad": "✗", "open": "?", "warn": "!", "good": "✓", "plain": ""}[self]
 
 
-BY_OUTCOME: Final = dict.fromkeys(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"), Tone.OPEN) | {
+_BY_OUTCOME: Final = dict.fromkeys(("INCONCLUSIVE", "NOT_COMPARED", "NO_BASELINE"), Tone.OPEN) | {
     "PASS": Tone.GOOD,
     "IMPROVED": Tone.GOOD,
     "REGRESSED": Tone.BAD,
@@ -34,6 +35,15 @@ BY_VERDICT: Final = dict.fromkeys(VerdictKind, Tone.BAD) | {
     VerdictKind.AT_RISK: Tone.WARN,
     VerdictKind.INCONCLUSIVE: Tone.OPEN,
 }
+
+
+def pick_tone(comparison: Mapping[str, Any]) -> Tone:
+    """Return a comparison's tone; a waived regression or a reported-only metric is never BAD."""
+    if comparison.get("waiver") and comparison["outcome"] == "REGRESSED":
+        return Tone.WARN
+    if comparison.get("is_reported_only"):
+        return Tone.PLAIN
+    return _BY_OUTCOME[comparison["outcome"]]
 
 
 def pick_worst(tones: list[Tone]) -> Tone:

@@ -165,6 +165,7 @@ def test_what_is_of_the_device_alone_travels() -> None:
         ("calls", 1.2, "1.20 x"),
         ("step_s", None, ""),
         ("step_s", 0.0, "0.00 x"),
+        ("sync_probe_fraction", 0.0, "-1.00"),
     ],
 )
 def test_a_change_is_shown_in_the_direction_of_its_metric(

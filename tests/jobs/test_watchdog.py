@@ -289,7 +289,7 @@ def test_a_late_round_names_the_loader_that_it_waits_for(dog: Watchdog, clock: F
     clock.sleep(ROUNDS_S)
     dog.note_wait(clock())
     clock.sleep(1.0)
-    assert re.search(r"\b0 batches and waits for the loader\.", alarm_of(dog).message)
+    assert re.search(r"\b0 batches, and waits for the loader\.", alarm_of(dog).message)
 
 
 def test_a_thread_that_died_is_part_of_a_hang(dog: Watchdog) -> None:

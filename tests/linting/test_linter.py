@@ -142,13 +142,7 @@ def test_a_remark_about_the_loader_stays_beside_a_silence_for_one_function() -> 
     ]
 
 
-def test_a_silence_holds_only_for_its_function() -> None:
-    """A project has one list of silences, and several pipelines."""
-    silences = {f"{MAP} of tests.linting.rules.linting.increment": "it is cheap"}
-    assert lint(in_workers(elements()), silences=silences).findings == ()
-
-
-def test_a_silence_that_the_pipeline_does_not_need_is_no_finding() -> None:
+def test_an_unused_silence_is_not_reported() -> None:
     """It may be there for another pipeline of the project."""
     report = lint(source(), silences={NESTED: "another pipeline needs it"})
     assert report.findings == report.silenced == ()

@@ -99,7 +99,6 @@ class Project:
         sessions: What its sessions measure, one after the other; the last one again and again.
         device: The device of this machine.
         lint: The order of the pipeline that its sessions report.
-        lints: The reports of the first sessions instead, one after the other.
         profiles: The profiles of its sessions, one after the other; the last one again and again.
         commands: The commands of the sessions that were started.
         requests: The requests of these sessions.
@@ -110,7 +109,6 @@ class Project:
     sessions: list[Measurement] = field(default_factory=lambda: [recorded()])
     device: Device = CPU
     lint: dict[str, Any] = field(default_factory=lambda: dict(LINT))
-    lints: list[dict[str, Any]] = field(default_factory=list)
     profiles: list[WorkProfile] = field(default_factory=lambda: [make_profile()])
     commands: list[list[str]] = field(default_factory=list)
     requests: list[Any] = field(default_factory=list)
@@ -164,7 +162,7 @@ class Project:
     ) -> dict[str, Any]:  # fmt: skip
         """Replace a session that reads the order."""
         self._note(command, request)
-        return self.lints.pop(0) if self.lints else self.lint
+        return self.lint
 
     def counted(
         self, command: Sequence[str], request: SessionRequest, place: ProcessEnvironment = HERE,

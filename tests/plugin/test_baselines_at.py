@@ -97,7 +97,6 @@ def test_github_gets_a_changed_baseline(
     """The file gets a warning, and the step summary has both tables."""
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     result = approving.compare()
     where = "file=baselines/cpu-testing-4/0002_first.json,title=baseline changed"
     assert f"::warning {where}::{CHANGED}" in result.outlines

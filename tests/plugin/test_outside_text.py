@@ -28,7 +28,6 @@ def summary(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     path = tmp_path / "summary.md"
     monkeypatch.setenv("GITHUB_ACTIONS", "true")
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
-    monkeypatch.delenv("GITHUB_WORKSPACE", raising=False)
     return path
 
 

@@ -220,12 +220,16 @@ def test_a_bad_measurement_outweighs_passing_comparisons() -> None:
 
 
 def test_counted_work_has_a_part() -> None:
-    """A run that only counts has results, and they are compared or not."""
+    """Counted work is shown with its comparison, or as not compared."""
     counted = [{**work(), "test": "a.py::test"}]
     compared = comparison("REGRESSED", "calls", benchmark="a.py::test", quantity="work")
     run_only = {"measurements": [], "lints": [], "work": counted}
     _, part = build(run(**run_only, comparisons=[compared]))
-    assert (part.title, part.headline.word) == ("Work", "More work")
+    assert (part.title, part.headline.word) == ("Work a.py::test", "More work")
+    waived = compared | {"waiver": {"reason": "it is worth it"}}
+    first, part = build(run(**run_only, comparisons=[waived]))
+    assert part.headline.word == "More work, waived"
+    assert first.headline.tone is Tone.WARN
     first, part = build(run(**run_only, comparisons=[]))
     assert "Nothing was measured" not in first.headline.sentence
     assert part.headline.word == "Counted"

@@ -150,7 +150,7 @@ def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
             yield Problem(
                 "warning",
                 (pool.prefetch, largest),
-                f"{sent} must be pickled and sent to {pool.each} before the first batch, and every"
-                f" worker keeps a copy: {kept} in total. {largest} holds {held} of it",
+                f"At least {sent} must be pickled and sent to {pool.each} before the first batch,"
+                f" and every worker keeps a copy: {kept} in total. {largest} holds {held} of it",
                 _OPEN_SOURCE if largest.kind == "Source" else _LOAD_IN_WORKER,
             )

@@ -79,7 +79,7 @@ def keep_trace(run: Callable[[], object], file: Path) -> None:
             raise
         with _explain_failure("ended"):
             jax.profiler.stop_trace()
-            (found,) = folder.rglob(_TRACE_NAME)
+            found = next(folder.rglob(_TRACE_NAME), folder / _TRACE_NAME)
             content = found.read_bytes()
     try:
         write_whole(file, content, "--trace")

@@ -9,7 +9,7 @@ from netpipe.reporting.parts.lint import build_lint_part
 from netpipe.reporting.parts.measurement import build_measurement_part
 from netpipe.reporting.parts.work import build_work_part
 from netpipe.reporting.tables import Cell, Figure, Table
-from netpipe.reporting.tones import BY_OUTCOME, Tone, pick_worst
+from netpipe.reporting.tones import Tone, pick_tone, pick_worst
 from netpipe.results.units import format_metric
 
 Comparison = Mapping[str, Any]
@@ -48,7 +48,7 @@ def _build_headline(comparisons: Sequence[Comparison], results: Sequence[Part]) 
     """Return a headline that names the worst comparison, in the worst tone of all parts."""
     bad = [part for part in results if part.headline.tone is Tone.BAD]
     summary = " ".join(f"{part.title}: {part.headline.word}." for part in bad)
-    compared = list(map(_pick_tone, comparisons))
+    compared = list(map(pick_tone, comparisons))
     tone = pick_worst([*compared, *(part.headline.tone for part in results)])
     if not comparisons:
         fallback = "" if results else "Nothing was measured."
@@ -61,15 +61,6 @@ def _build_headline(comparisons: Sequence[Comparison], results: Sequence[Part]) 
     return Headline(tone, word, f"{worst['reason']}. {summary}")
 
 
-def _pick_tone(comparison: Comparison) -> Tone:
-    """Return a comparison's tone; a waived regression or a reported-only metric is never BAD."""
-    if comparison["waiver"] and comparison["outcome"] == "REGRESSED":
-        return Tone.WARN
-    if comparison.get("is_reported_only"):
-        return Tone.PLAIN
-    return BY_OUTCOME[comparison["outcome"]]
-
-
 def _format_outcome(comparison: Comparison) -> str:
     return str(comparison["outcome"]).replace("_", " ")
 
@@ -79,7 +70,7 @@ def _build_cards(document: Mapping[str, Any]) -> Iterator[Card]:
     for against in dict.fromkeys(row["against"] for row in comparisons):
         yield _build_table([row for row in comparisons if row["against"] == against], against)
     reasons = dict.fromkeys(
-        Note(_format_outcome(row), row["reason"], _pick_tone(row))
+        Note(_format_outcome(row), row["reason"], pick_tone(row))
         for row in comparisons
         if row["outcome"] != "PASS"
     )
@@ -114,7 +105,7 @@ def _build_row(row: Comparison) -> dict[str, Cell]:
     change = row.get("shown_change") or format_worse_ratio(metric, row["worse_ratio"])
     return {
         "metric": Cell(metric, row["benchmark"].split("::", 1)[-1], is_code=True),
-        "outcome": Cell(_format_outcome(row), waived, _pick_tone(row)),
+        "outcome": Cell(_format_outcome(row), waived, pick_tone(row)),
         "now / before": Figure(change),
         "now": Figure(format_metric(metric, row["now"])),
         "before": Figure("none" if before is None else format_metric(metric, before)),

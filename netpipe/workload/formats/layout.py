@@ -1,6 +1,6 @@
 """The layouts in which a probe row is encoded as the bytes of a record, and their decoding.
 
-Layout 0 is inherited: see `decode_history_v0`. Layout 1 is little-endian and stores the arrays
+Layout 0 is inherited: see `_decode_row_v0`. Layout 1 is little-endian and stores the arrays
 of `ProbeRow` widest first, so that each is aligned. The arrays of a decoded row are views of the
 record.
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 from netpipe.errors import InputError
 from netpipe.workload.formats.addresses import ADDRESS_BYTES, AddressTable
 from netpipe.workload.formats.parquet import check_columns, check_measurements
-from netpipe.workload.formats.rows import MeasurementArray, ProbeRow, make_row
+from netpipe.workload.formats.rows import ProbeRow, make_row
 
 LAYOUT_VERSION = 1
 ARROW_STREAM_START = b"\xff\xff\xff\xff"
@@ -48,7 +48,7 @@ def decode_row(record: bytes | memoryview, where: object) -> ProbeRow:
     if record[: len(_MAGIC)] == _MAGIC and len(record) >= _HEADER.size:
         return _decode_row_v1(record, where)
     if record[: len(ARROW_STREAM_START)] == ARROW_STREAM_START:
-        return make_row(*decode_history_v0(bytes(record), where))
+        return _decode_row_v0(bytes(record), where)
     raise InputError(where, "record", "be a probe row", f"{len(record)} bytes of something else")
 
 
@@ -93,8 +93,8 @@ def check_layout_version(version: int, where: object) -> None:
         raise InputError(where, "layout version", constraint, version, way_out)
 
 
-def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, AddressTable]:
-    """Return the measurements of a layout 0 record, in time order, and their addresses.
+def _decode_row_v0(record: bytes, where: object) -> ProbeRow:
+    """Return the row of a layout 0 record, in time order.
 
     The record is an Arrow stream of one row with `src_id` int64, `n_measurements` int32 and
     `measurements` binary: a stream of `event_time` timestamp(us), `src_addr` and `dst_addr` utf8,
@@ -111,7 +111,7 @@ def decode_history_v0(record: bytes, where: object) -> tuple[MeasurementArray, A
         columns = columns.select(names).append_column("prb_id", probes)
         addresses = AddressTable()
         history = check_measurements(where, columns, addresses)
-        return history[np.argsort(history["time_us"], kind="stable")], addresses
+        return make_row(history[np.argsort(history["time_us"], kind="stable")], addresses)
 
 
 def count_row_v0(record: bytes, where: object) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""Makes prepared folders from parquet measurements, inherited files or synthetic profiles.
+"""Makes prepared folders from parquet measurements or synthetic profiles.
 
 Start with `prepare.py`; `profiles.py` is the table of synthetic data sets.
 """

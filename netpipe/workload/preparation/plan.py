@@ -105,7 +105,7 @@ def _find_files(sources: Sequence[Place]) -> list[Place]:
             raise InputError(place, "source", "hold *.parquet files", "none")
         found |= {str(file): file for file in inside}
     # Two local paths can lead to the same file.
-    once = distinct_files([Path(place.name) for place in found.values() if place.is_local])
+    once = set(distinct_files([Path(place.name) for place in found.values() if place.is_local]))
     return [each for each in found.values() if not each.is_local or Path(each.name) in once]
 
 

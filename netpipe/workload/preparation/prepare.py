@@ -123,8 +123,7 @@ def prepare_plan(
     if merged := next((each.merged for each in read if each.merged), ""):
         warnings.warn(merged, MergedProbesWarning, stacklevel=3)
     return save_rows(
-        written, building, lambda name, last: (work / name).get(building / last),
-        settings.seed, settings.eval_fraction,
+        written, work, building, settings.seed, settings.eval_fraction,
         join_dropped(each for result in read for each in result.dropped),
     )  # fmt: skip
 

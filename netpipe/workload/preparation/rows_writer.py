@@ -1,7 +1,7 @@
 """Writes the rows of both splits as shards, and joins the shards of all tasks in one index."""
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from netpipe.workload.formats.addresses import Addresses
 from netpipe.workload.formats.dropped import Dropped
 from netpipe.workload.formats.index import Index, Split, save_index
 from netpipe.workload.formats.layout import LAYOUT_VERSION, encode_row
+from netpipe.workload.formats.places import Place
 from netpipe.workload.formats.rows import ROW_BYTES, MeasurementArray, cut_rows
 from netpipe.workload.formats.shards import ShardWriter
 
@@ -53,13 +54,12 @@ class RowsWriter:
 
 
 def save_rows(
-    written: Sequence[WrittenRows], folder: Path, place: Callable[[str, str], object],
-    seed: int, eval_fraction: float, dropped: tuple[Dropped, ...],
+    written: Sequence[WrittenRows], work: Place, folder: Path, seed: int, eval_fraction: float,
+    dropped: tuple[Dropped, ...],
 ) -> Index:  # fmt: skip
-    """Put the files of all writers into a folder, and save and return their index.
+    """Put the files of all writers from `work` into a folder, and save and return their index.
 
-    `place` is called with the current and the final name of each file. The final name
-    contains a hash of the rows, so that a file with other rows does not replace it.
+    The name of a file contains a hash of the rows, so that other rows do not replace it.
     """
     splits = {}
     for name in SPLITS:
@@ -69,7 +69,7 @@ def save_rows(
         named = []
         for number, shard in enumerate(shards):
             last = f"{name}-{number:05d}-of-{len(shards):05d}-{rows}.arrayrecord"
-            place(shard.file, last)
+            (work / shard.file).get(folder / last)
             named.append(replace(shard, file=last))
         splits[name] = Split(sum(part.probes for part in parts), tuple(named))
     index = Index(

@@ -67,7 +67,8 @@ def split_rows(
     """Return whether each row is for evaluation, bool (rows,); a probe's rows are in one split.
 
     For each row, `probes` holds its probe, and `files` the index of its file in `paths`; both are
-    int64 (rows,). If the `splits` of the paths are "", an `EvalChoice` makes the split.
+    int64 (rows,). If the `splits` of the paths are "", an `EvalChoice` with seed 0
+    makes the split.
 
     Raises:
         InputError: A probe is in files of both splits, or there are fewer than two probes.

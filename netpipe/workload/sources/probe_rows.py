@@ -79,7 +79,7 @@ class UnindexedSource:
     """The rows of one split of a folder, in the order of the file names.
 
     Every record is read once for its probe and number of measurements, since there is no index. The
-    split is the one that `prepare` makes.
+    split is the one that `prepare` makes by default.
     """
 
     def __init__(self, folder: Path, split: str) -> None:

@@ -133,11 +133,11 @@ def count_stages(
 def name_bottleneck(stages: Sequence[ExecutionSummary.Node]) -> str:
     """Return a description of the stage that training waited for most."""
     stage = max(stages, key=lambda stage: stage.wait_time_ratio, default=ExecutionSummary.Node())
-    if stage.wait_time_ratio < 1 - sum(stage.wait_time_ratio for stage in stages):
+    unexplained = 1 - sum(stage.wait_time_ratio for stage in stages)
+    # Another iterator, from a restored state, may have made as many elements as the one before it.
+    if not stage.num_produced_elements or stage.wait_time_ratio < unexplained:
         return "not known, Grain has not counted the stages that training waited for"
-    # A restored state may have counted as many elements as were counted before it.
-    mean_ns = stage.total_processing_time_ns / (stage.num_produced_elements or 1)
-    mean = format_seconds(mean_ns / 1e9)
+    mean = format_seconds(stage.total_processing_time_ns / stage.num_produced_elements / 1e9)
     return f"{stage.name}, {stage.wait_time_ratio:.0%} of the wait, {mean} each"
 
 
