@@ -16,7 +16,12 @@ from netpipe.errors import NetpipeError, NoSuchTestError, OutOfTimeError, Sessio
 from netpipe.gate.duets import MIN_SLICES, Duet, quiet_slices
 from netpipe.gate.metrics import MAX_BUSY_FRACTION
 from netpipe.jobs.parent import ProcessEnvironment, Session, open_session
-from netpipe.jobs.processes import HostCpu, busy_elsewhere_fraction, read_host_cpu
+from netpipe.jobs.processes import (
+    HostCpu,
+    bind_workers_alike,
+    busy_elsewhere_fraction,
+    read_host_cpu,
+)
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import SessionRequest
 from netpipe.measuring.interleaving import order_of_round
@@ -72,6 +77,11 @@ class RemoteTimer:
                 return self._channel.recv() if self._channel.poll(_POLL_S) else None
             except (EOFError, OSError):
                 raise self._failure() from None
+
+    @property
+    def pid(self) -> int:
+        """The pid of the side's process."""
+        return self._session.pid
 
     def cpu_s(self) -> float:
         """Return the CPU seconds of the side's process and all below it."""
@@ -233,6 +243,7 @@ def _pull_together(
     timers: Sequence[RemoteTimer], size: BlockSize, number: int
 ) -> tuple[_Block, _Block]:
     """Let both sides pull a block at the same time; the side that is ordered first alternates."""
+    bind_workers_alike(*(timer.pid for timer in timers))  # A loader may have been started again.
     for timer in order_of_round(timers, number):
         timer.send(size)
     base, now = receive_all(timers)

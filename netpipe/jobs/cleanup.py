@@ -132,11 +132,11 @@ def _kill_followers(
 def _follows(process: psutil.Process, leader: int, result: str) -> bool:
     """Return whether a process certainly descends from `leader`.
 
-    Such a process is in the leader's Unix session, even as an orphan, or it has left that session
+    Such a process is in the leader's process group, even as an orphan, or it has left that group
     (setsid) and its environment contains the request, which names the result file.
     """
     with suppress(OSError, psutil.Error, ValueError, AttributeError):
-        if os.getsid(process.pid) == leader:
+        if os.getpgid(process.pid) == leader:
             return True
         request = json.loads(process.environ().get(REQUEST_VARIABLE, "{}"))
         return bool(result) and request.get("result") == result

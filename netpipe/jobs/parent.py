@@ -115,7 +115,9 @@ def open_session(
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                # The kernel may divide a core among Unix sessions (autogroup), and then starves one
+                # side of a duet for a tenth of a second at a time.
+                process_group=0,
                 pass_fds=inherited,
             )
             session = Session(child, request, progress)
@@ -147,6 +149,7 @@ class Session:
 
     Attributes:
         started: The processes that it has started, recorded because a crashed one lists none.
+        pid: The pid of the process.
     """
 
     def __init__(
@@ -156,7 +159,7 @@ class Session:
         progress: OnProgress | None,
     ) -> None:
         self.started: set[psutil.Process] = set()
-        self._child = child
+        self._child, self.pid = child, child.pid
         self._request = request
         on_progress = progress or (lambda _: None)
         self._reader = ProgressReader(progress_file(request), on_progress, MonotonicClock())

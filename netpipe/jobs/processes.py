@@ -49,9 +49,7 @@ class ProcessTree:
     @cached_property
     def worker_pids(self) -> tuple[int, ...]:
         """The descendants without the helpers of Python's multiprocessing."""
-        alike = {pid for pid in self.pids if _is_running(pid, _HELPERS)}
-        # A fork server's workers have its command line.
-        return tuple(pid for pid in self.pids if pid not in alike or self._parents[pid] in alike)
+        return _without_helpers(self.pids, self._parents)
 
     @property
     def workers(self) -> int:
@@ -178,6 +176,33 @@ def _without_subtrees(tree: Mapping[int, int], without: Collection[int]) -> list
         if parent in excluded:
             excluded.add(pid)
     return [pid for pid in tree if pid not in excluded]
+
+
+def _without_helpers(pids: Collection[int], parents: Mapping[int, int]) -> tuple[int, ...]:
+    alike = {pid for pid in pids if _is_running(pid, _HELPERS)}
+    # A fork server's workers have its command line.
+    return tuple(pid for pid in pids if pid not in alike or parents[pid] in alike)
+
+
+def bind_workers_alike(*pids: int) -> None:
+    """Let the n-th workers of processes run on the same cores, if all have as many workers.
+
+    A core that is slow for a while then slows all processes alike. Workers that are bound to cores
+    already, and the programs that they have started, are left alone.
+    """
+    cores, workers = sorted(_USABLE_CPUS), list[list[int]]()
+    for parents in map(list_descendants, pids):
+        found = _without_helpers(parents, parents)
+        workers.append(sorted(pid for pid in found if parents[pid] not in found))
+    if len({len(each) for each in workers}) > 1:
+        return
+    for number, together in enumerate(zip(*workers, strict=True)):
+        own = cores[number % len(cores) :: len(workers[0])]
+        for pid in together:
+            with suppress(OSError):  # It has ended.
+                if os.sched_getaffinity(pid) == _USABLE_CPUS:
+                    for thread in Path(f"/proc/{pid}/task").iterdir():
+                        os.sched_setaffinity(int(thread.name), own)
 
 
 def _ended_s(living: Collection[int]) -> dict[int, float]:

@@ -66,7 +66,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
         thread.start()
         threads.append(thread)
         # Its CPU time is that of this process, which counts anyway.
-        yield SimpleNamespace(is_over=lambda: not thread.is_alive(), cpu_s=lambda: 0.0)
+        yield SimpleNamespace(is_over=lambda: not thread.is_alive(), cpu_s=lambda: 0.0, pid=0)
 
     def run_factories(base: Any, now: Any, *step: Any, **settings: Any) -> Duet:
         request = replace(REQUEST, **settings)
@@ -214,7 +214,7 @@ class _RemoteTimer:
 
     def __init__(self, name: str, told: list[str], *answers: dict[str, Any]) -> None:
         self._name, self._told, self._answers = name, told, list(answers)
-        self._is_late = False
+        self._is_late, self.pid = False, 0
 
     def send(self, size: BlockSize) -> None:
         """Note the order."""
@@ -236,6 +236,17 @@ class _RemoteTimer:
 def timers(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
     """Make two sides with an answer each."""
     return [cast(Any, _RemoteTimer("base", told, base)), cast(Any, _RemoteTimer("now", told, now))]
+
+
+def test_both_sides_run_on_the_same_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their workers are bound before each block, because a loader may have been started again."""
+    bound: list[tuple[int, ...]] = []
+    monkeypatch.setattr(parent, "bind_workers_alike", lambda *pids: bound.append(pids))
+    block = {"load_cpu_ratio": 1.0, "stamps_s": [0.0, 1.0, 2.0]}
+    sides = timers([], dict(block), dict(block))
+    sides[1].pid = 7
+    parent._pull_together(sides, BlockSize(2), 0)
+    assert bound == [(0, 7)]
 
 
 def test_the_loaders_time_is_that_in_which_both_pull() -> None:

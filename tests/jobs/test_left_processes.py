@@ -143,6 +143,30 @@ def test_a_session_that_its_killed_parent_had_stopped_ends(here: Path) -> None:
     wait_until_gone(int((here / "pid").read_text()))
 
 
+ASKING = """
+from netpipe.jobs import registry
+
+def job(*_):
+    with open("/dev/tty") as terminal:
+        terminal.read(1)
+
+registry._run = job
+registry.run_job(registry.read_request(), lambda: None)
+"""
+
+
+def test_a_question_at_the_terminal_fails(here: Path) -> None:
+    """A session is in the background, where the kernel would stop a process that reads."""
+    [_, _, source] = child(here, ASKING)
+    known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
+    at_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
+    done = subprocess.run(
+        [*at_terminal, *child(here, STOPPED), source],
+        env=known, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert "Input/output error" in done.stdout
+
+
 STARTING = """
 from netpipe.jobs import registry
 
@@ -170,7 +194,7 @@ def test_a_process_that_is_started_meanwhile_ends_too(here: Path) -> None:
     wait_until_gone(session.pid)
     for process in psutil.process_iter():
         with suppress(ProcessLookupError):
-            if os.getsid(process.pid) == session.pid:
+            if os.getpgid(process.pid) == session.pid:
                 wait_until_gone(process.pid)
 
 

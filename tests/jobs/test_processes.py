@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from netpipe.jobs.processes import (
     HostCpu,
     ProcessTree,
     Worker,
+    bind_workers_alike,
     busy_elsewhere_fraction,
     describe_activity,
     describe_crash,
@@ -93,6 +95,41 @@ def test_the_helpers_of_multiprocessing_are_no_workers() -> None:
     """Python's resource tracker and fork server are children, but they load nothing."""
     done = subprocess.run([sys.executable, "-c", HELPER], capture_output=True, text=True)
     assert done.stdout == "3 1 True\n", done.stderr
+
+
+@contextmanager
+def family(workers: int) -> Iterator[psutil.Process]:
+    """A process with some children that sleep."""
+    command = ["sh", "-c", f"{'sleep 1000 & ' * workers}echo; wait"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0) as shell:
+        assert shell.stdout is not None
+        shell.stdout.readline()
+        yield psutil.Process(shell.pid)
+        os.killpg(shell.pid, signal.SIGKILL)
+
+
+def cores_of(process: psutil.Process) -> list[tuple[int, ...]]:
+    """The cores of each child."""
+    return [tuple(child.cpu_affinity()) for child in process.children()]
+
+
+def test_the_workers_of_two_processes_get_the_same_cores() -> None:
+    """All cores are used, and each worker of one process has a partner."""
+    usable = tuple(sorted(os.sched_getaffinity(0)))
+    with family(2) as one, family(2) as other:
+        bind_workers_alike(one.pid, other.pid)
+        assert cores_of(one) == cores_of(other) == [usable[::2], usable[len(usable) > 1 :: 2]]
+
+
+def test_workers_without_partners_and_bound_ones_are_left_alone() -> None:
+    """A core each would be unfair to the process with more workers, or against the user's will."""
+    usable = tuple(sorted(os.sched_getaffinity(0)))
+    with family(2) as one, family(3) as other, family(2) as bound:
+        bind_workers_alike(one.pid, other.pid)
+        assert {*cores_of(one), *cores_of(other)} == {usable}
+        bound.children()[0].cpu_affinity([usable[-1]])
+        bind_workers_alike(one.pid, bound.pid)
+        assert cores_of(bound)[0] == (usable[-1],)
 
 
 def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> None:
