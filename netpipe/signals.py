@@ -1,14 +1,17 @@
 """Signals that end a process.
 
 They become exceptions, so that the process can clean up. A process can also ask to be sent a signal
-when its parent ends.
+when its parent ends, or to be sent none by its terminal.
 """
 
 import ctypes
+import fcntl
+import os
 import signal
+import termios
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 _ENDING: Final = (signal.SIGTERM, signal.SIGHUP)
@@ -49,3 +52,19 @@ def signals_as_errors(
 def signal_when_parent_ends(number: int) -> None:
     """Have the kernel signal this process when its parent ends, even if the parent is killed."""
     _prctl(_SET_PARENT_DEATH_SIGNAL, ctypes.c_ulong(number))
+
+
+def leave_terminal() -> None:
+    """Give up this process's terminal: ioctl_tty(2). The leader of a Unix session keeps it.
+
+    A process in the background is stopped if it asks for a password at its terminal. Without one,
+    asking fails.
+    """
+    if os.getsid(0) == os.getpid():
+        return  # It would take the terminal from all processes of its session.
+    with suppress(OSError):  # There is no terminal.
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY)
+        try:
+            fcntl.ioctl(terminal, termios.TIOCNOTTY)
+        finally:
+            os.close(terminal)

@@ -212,8 +212,17 @@ def _start(side: Side[Request]) -> Iterator[RemoteTimer]:
             request = replace(side.request, channel=theirs.fileno())
             variables = {**_VARIABLES, **os.environ, **side.environment.variables}
             environment = replace(side.environment, variables=variables)
+            # The kernel may divide the cores among Unix sessions (autogroup). If each side had one,
+            # one of them would starve for a tenth of a second at a time.
             session = opened.enter_context(
-                open_session(side.command, request, environment, side.progress, [theirs.fileno()])
+                open_session(
+                    side.command,
+                    request,
+                    environment,
+                    side.progress,
+                    [theirs.fileno()],
+                    in_own_unix_session=False,
+                )
             )
         yield RemoteTimer(side.name, session, ours)
 

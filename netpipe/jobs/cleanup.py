@@ -21,7 +21,7 @@ import psutil
 from netpipe.files.temporary_folders import release_locks, remove_abandoned
 from netpipe.jobs.processes import age_s, is_resource_tracker, list_descendants
 from netpipe.jobs.request import REQUEST_VARIABLE, SessionRequest
-from netpipe.signals import signal_when_parent_ends
+from netpipe.signals import leave_terminal, signal_when_parent_ends
 
 _MAX_SOCKET_FOLDER_LENGTH: Final = 107 - len("/listener-12345678")  # unix(7)
 _NEW_MEMORY: Final = re.compile(r"/dev/shm/(psm_[0-9a-f]{8}|sem\.\w{6})")
@@ -50,6 +50,7 @@ def adopt_orphans() -> None:
 def end_with_followers(request: SessionRequest) -> None:
     """Make this process kill its descendants when it exits: later, orphans could not be found."""
     adopt_orphans()
+    leave_terminal()
     # `end_child` stops this process. If the parent dies meanwhile, the kernel resumes it.
     signal_when_parent_ends(signal.SIGCONT)
     atexit.register(_kill_followers, os.getpid(), request.result)
@@ -132,11 +133,11 @@ def _kill_followers(
 def _follows(process: psutil.Process, leader: int, result: str) -> bool:
     """Return whether a process certainly descends from `leader`.
 
-    Such a process is in the leader's process group, even as an orphan, or it has left that group
-    (setsid) and its environment contains the request, which names the result file.
+    Such a process is in the leader's Unix session or process group, even as an orphan, or it has
+    left it (setsid) and its environment contains the request, which names the result file.
     """
     with suppress(OSError, psutil.Error, ValueError, AttributeError):
-        if os.getpgid(process.pid) == leader:
+        if leader in (os.getsid(process.pid), os.getpgid(process.pid)):
             return True
         request = json.loads(process.environ().get(REQUEST_VARIABLE, "{}"))
         return bool(result) and request.get("result") == result

@@ -100,10 +100,13 @@ def open_session(
     environment: ProcessEnvironment = HERE,
     progress: OnProgress | None = None,
     inherited: Sequence[int] = (),
+    *,
+    in_own_unix_session: bool = True,
 ) -> "Iterator[Session]":
     """Yield a session started as by `run_session`, and end it at the end of the context.
 
-    The process also inherits the file descriptors in `inherited`.
+    The process also inherits the file descriptors in `inherited`. It leads a Unix session of its
+    own, or else a process group.
     """
     with temporary_folder("session") as folder:
         request = replace(request, result=str(folder / "result.json"), parent=os.getpid())
@@ -115,9 +118,8 @@ def open_session(
                 stdin=subprocess.DEVNULL,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                # The kernel may divide a core among Unix sessions (autogroup), and then starves one
-                # side of a duet for a tenth of a second at a time.
-                process_group=0,
+                start_new_session=in_own_unix_session,
+                process_group=None if in_own_unix_session else 0,
                 pass_fds=inherited,
             )
             session = Session(child, request, progress)

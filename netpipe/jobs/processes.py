@@ -185,24 +185,37 @@ def _without_helpers(pids: Collection[int], parents: Mapping[int, int]) -> tuple
 
 
 def bind_workers_alike(*pids: int) -> None:
-    """Let the n-th workers of processes run on the same cores, if all have as many workers.
+    """Bind the n-th workers of processes to the same cores, if all have the same number of workers.
 
-    A core that is slow for a while then slows all processes alike. Workers that are bound to cores
-    already, and the programs that they have started, are left alone.
+    A core that is slow for a while then slows all processes alike. Nothing is bound if a worker is
+    bound to other cores already: the user may compare just that.
     """
     cores, workers = sorted(_USABLE_CPUS), list[list[int]]()
     for parents in map(list_descendants, pids):
-        found = _without_helpers(parents, parents)
+        living = [pid for pid in parents if _stat_fields(pid)[:1] != [b"Z"]]
+        found = _without_helpers(living, parents)
         workers.append(sorted(pid for pid in found if parents[pid] not in found))
-    if len({len(each) for each in workers}) > 1:
+    count = len(workers[0])
+    if any(len(each) != count for each in workers):
         return
-    for number, together in enumerate(zip(*workers, strict=True)):
-        own = cores[number % len(cores) :: len(workers[0])]
-        for pid in together:
-            with suppress(OSError):  # It has ended.
-                if os.sched_getaffinity(pid) == _USABLE_CPUS:
-                    for thread in Path(f"/proc/{pid}/task").iterdir():
-                        os.sched_setaffinity(int(thread.name), own)
+    shared = [
+        set(cores[n * len(cores) // count : -(-(n + 1) * len(cores) // count)])
+        for n in range(count)
+    ]
+    with suppress(OSError):  # A worker has ended.
+        partners = list(zip(shared, *workers, strict=True))
+        known = ((os.sched_getaffinity(pid), own) for own, *each in partners for pid in each)
+        if all(bound in (own, _USABLE_CPUS) for bound, own in known):
+            for own, *each in partners:
+                for pid in each:
+                    _bind_threads(pid, own)
+
+
+def _bind_threads(pid: int, cores: set[int]) -> None:
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        with suppress(OSError):  # It has ended.
+            if os.sched_getaffinity(int(thread.name)) == _USABLE_CPUS:
+                os.sched_setaffinity(int(thread.name), cores)
 
 
 def _ended_s(living: Collection[int]) -> dict[int, float]:

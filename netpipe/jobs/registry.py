@@ -3,7 +3,6 @@
 import gc
 import json
 import os
-import signal
 import threading
 import time
 from collections.abc import Callable
@@ -122,10 +121,6 @@ def run_job(request: SessionRequest, make_factories: Callable[[], Factories]) ->
     keep_sockets_in_session_folder(request)
     if request.parent is not None:
         end_with_followers(request)
-        # This process is in the background of its terminal. If the user's code asks for a password
-        # there, that must fail, and not stop the process.
-        for number in (signal.SIGTTIN, signal.SIGTTOU):
-            signal.signal(number, signal.SIG_IGN)
         threading.Thread(
             target=_end_when_abandoned, args=[request], name="netpipe-parent-watch", daemon=True
         ).start()

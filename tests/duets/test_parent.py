@@ -51,7 +51,10 @@ def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
     threads = list[Thread]()
 
     @contextmanager
-    def open_session(factories: Any, request: DuetRequest, *_: object) -> Iterator[Any]:
+    def open_session(
+        factories: Any, request: DuetRequest, *_: object, in_own_unix_session: bool
+    ) -> Iterator[Any]:
+        assert not in_own_unix_session
         # The stacks of a session lie beside its result.
         folder = tmp_path / str(len(threads))
         folder.mkdir()

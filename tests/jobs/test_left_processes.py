@@ -155,16 +155,37 @@ registry.run_job(registry.read_request(), lambda: None)
 """
 
 
+AT_TERMINAL = """
+import pty
+
+from netpipe.jobs.parent import open_session
+from netpipe.linting.lint_request import LintRequest
+
+def ask():
+    command = [sys.executable, "-c", sys.argv[1]]
+    with open_session(command, LintRequest(), in_own_unix_session=False) as session:
+        print(os.getsid(session.pid) == os.getsid(0))
+        session.result()
+
+pid, terminal = pty.fork()
+if pid == 0:
+    ask()
+shown = b""
+with contextlib.suppress(OSError):  # The other end is closed.
+    while part := os.read(terminal, 1024):
+        shown += part
+print(shown.decode())
+"""
+
+
 def test_a_question_at_the_terminal_fails(here: Path) -> None:
-    """A session is in the background, where the kernel would stop a process that reads."""
+    """A session in its parent's Unix session has no terminal, where it would be stopped."""
     [_, _, source] = child(here, ASKING)
     known = {**os.environ, "NETPIPE_SESSION": json.dumps({"result": str(here / "other.json")})}
-    at_terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
-    done = subprocess.run(
-        [*at_terminal, *child(here, STOPPED), source],
-        env=known, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-    )  # fmt: skip
-    assert "Input/output error" in done.stdout
+    command = [*child(here, f"import contextlib{AT_TERMINAL}"), source]
+    done = subprocess.run(command, env=known, capture_output=True, text=True)
+    assert done.stdout.startswith("True")
+    assert "No such device or address: '/dev/tty'" in done.stdout
 
 
 STARTING = """
@@ -194,7 +215,7 @@ def test_a_process_that_is_started_meanwhile_ends_too(here: Path) -> None:
     wait_until_gone(session.pid)
     for process in psutil.process_iter():
         with suppress(ProcessLookupError):
-            if os.getpgid(process.pid) == session.pid:
+            if os.getsid(process.pid) == session.pid:
                 wait_until_gone(process.pid)
 
 

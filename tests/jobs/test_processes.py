@@ -97,39 +97,52 @@ def test_the_helpers_of_multiprocessing_are_no_workers() -> None:
     assert done.stdout == "3 1 True\n", done.stderr
 
 
+USABLE = sorted(os.sched_getaffinity(0))
+on_two_cores = pytest.mark.skipif(len(USABLE) < 2, reason="one core cannot be divided")
+
+
 @contextmanager
 def family(workers: int) -> Iterator[psutil.Process]:
     """A process with some children that sleep."""
     command = ["sh", "-c", f"{'sleep 1000 & ' * workers}echo; wait"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, process_group=0) as shell:
         assert shell.stdout is not None
-        shell.stdout.readline()
-        yield psutil.Process(shell.pid)
-        os.killpg(shell.pid, signal.SIGKILL)
+        try:
+            shell.stdout.readline()
+            yield psutil.Process(shell.pid)
+        finally:
+            os.killpg(shell.pid, signal.SIGKILL)
 
 
-def cores_of(process: psutil.Process) -> list[tuple[int, ...]]:
+def cores_of(process: psutil.Process) -> list[list[int]]:
     """The cores of each child."""
-    return [tuple(child.cpu_affinity()) for child in process.children()]
+    return [sorted(child.cpu_affinity()) for child in process.children()]
 
 
-def test_the_workers_of_two_processes_get_the_same_cores() -> None:
-    """All cores are used, and each worker of one process has a partner."""
-    usable = tuple(sorted(os.sched_getaffinity(0)))
-    with family(2) as one, family(2) as other:
-        bind_workers_alike(one.pid, other.pid)
-        assert cores_of(one) == cores_of(other) == [usable[::2], usable[len(usable) > 1 :: 2]]
+@on_two_cores
+def test_the_workers_of_two_processes_get_the_same_cores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cores are divided evenly among the workers of each process."""
+    monkeypatch.setattr(processes, "_USABLE_CPUS", set(USABLE[:2]))
+    first, second = ([core] for core in USABLE[:2])
+    for workers, expected in ((2, [first, second]), (3, [first, first + second, second])):
+        with family(workers) as one, family(workers) as other:
+            for child in (*one.children(), *other.children()):
+                child.cpu_affinity(USABLE[:2])
+            for _ in range(2):
+                bind_workers_alike(one.pid, other.pid)
+                assert cores_of(one) == cores_of(other) == expected
 
 
+@on_two_cores
 def test_workers_without_partners_and_bound_ones_are_left_alone() -> None:
-    """A core each would be unfair to the process with more workers, or against the user's will."""
-    usable = tuple(sorted(os.sched_getaffinity(0)))
+    """Binding would favour the process with fewer workers, or undo the user's own binding."""
     with family(2) as one, family(3) as other, family(2) as bound:
         bind_workers_alike(one.pid, other.pid)
-        assert {*cores_of(one), *cores_of(other)} == {usable}
-        bound.children()[0].cpu_affinity([usable[-1]])
+        assert [*cores_of(one), *cores_of(other)] == [USABLE] * 5
+        bound.children()[0].cpu_affinity([USABLE[-1]])
         bind_workers_alike(one.pid, bound.pid)
-        assert cores_of(bound)[0] == (usable[-1],)
+        assert cores_of(one) == [USABLE] * 2
+        assert cores_of(bound) == [[USABLE[-1]], USABLE]
 
 
 def test_a_tracker_is_known_by_what_it_runs(burner: "subprocess.Popen[str]") -> None:

@@ -49,7 +49,9 @@ def duets_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
     threads = list[Thread]()
 
     @contextmanager
-    def open_session(_: object, request: SessionRequest, *__: object) -> Iterator[Any]:
+    def open_session(
+        _: object, request: SessionRequest, *__: object, **___: object
+    ) -> Iterator[Any]:
         # The stacks of a session lie beside its result.
         folder = tmp_path / str(len(threads))
         folder.mkdir()
