@@ -164,7 +164,7 @@ from netpipe.linting.lint_request import LintRequest
 def ask():
     command = [sys.executable, "-c", sys.argv[1]]
     with open_session(command, LintRequest(), in_own_unix_session=False) as session:
-        print(os.getsid(session.pid) == os.getsid(0))
+        print(os.getsid(session.pid) == os.getsid(0), flush=True)
         session.result()
 
 pid, terminal = pty.fork()
