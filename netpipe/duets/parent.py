@@ -37,8 +37,14 @@ _TIMES_FOR_QUIET: Final = 3
 _CROWDED: Final = 0.5
 # Minimum number of batches of each side that must arrive while both sides pull.
 _MIN_ARRIVALS: Final = 4
-# Two processes can share a GPU only if neither takes most of its memory at the start.
-_VARIABLES: Final = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+_VARIABLES: Final = {
+    # Two processes can share a GPU only if neither takes most of its memory at the start.
+    "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+    # The highest limits that glibc sets itself, in bytes. With lower ones, some processes return
+    # memory after every batch and others of the same code never, which costs page faults.
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+}
 
 _Block = dict[str, Any]
 Request = TypeVar("Request", bound=SessionRequest)

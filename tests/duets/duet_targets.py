@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from resource import RUSAGE_SELF, getrusage
 from typing import Any
 
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 Batch = dict[str, np.ndarray[Any, Any]]
+_FIRST_MAPPED = 4  # batches, in which the memory is mapped for the first time
 
 
 def quick() -> Iterator[Batch]:
@@ -48,6 +50,18 @@ def slow_start() -> Iterator[Batch]:
     for _ in range(8):
         time.sleep(0.001)
         yield {"x": np.zeros((2, 3), np.int32)}
+
+
+def freeing() -> Iterator[Batch]:
+    """Free 24 MB after every batch; fail if the pages must be mapped again for later batches."""
+    faults = list[int]()
+    for batch in quick():
+        freed = [b"x" * (8 << 20) for _ in range(3)]
+        del freed
+        faults.append(getrusage(RUSAGE_SELF).ru_minflt)
+        if len(faults) > _FIRST_MAPPED and faults[-1] - faults[_FIRST_MAPPED] > len(faults) * 500:
+            raise RuntimeError(f"page faults so far: {faults}")
+        yield batch
 
 
 def growing() -> Iterator[Batch]:

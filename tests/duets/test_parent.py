@@ -196,6 +196,11 @@ def test_one_that_ends_early_without_an_error_is_named() -> None:
         run_duet(early, side("now", "quick"))
 
 
+def test_sides_keep_freed_memory() -> None:
+    """Without the limits, this loader would map its memory anew for every batch."""
+    assert run("freeing", "freeing").base["load_s_per_batch"]
+
+
 def test_nothing_outlives_a_killed_parent() -> None:
     """Both sides end when the parent is gone."""
     program = (
