@@ -305,8 +305,8 @@ def test_a_side_that_ends_while_it_waits_is_named(monkeypatch: pytest.MonkeyPatc
         "channel = Connection(json.loads(os.environ['NETPIPE_SESSION'])['channel']); "
         "channel.send({}); time.sleep(0.5); raise SystemExit(3)"
     )
-    with pytest.raises(SessionError, match="session of now failed: .*with code 3"):
-        now = Side("now", [sys.executable, "-c", waiting], REQUEST)
+    now = Side("now", [sys.executable, "-c", waiting], REQUEST)
+    with pytest.raises(SessionError, match=r"session of now failed: .*with code 3"):
         run_duet(side("base", "never_starting"), now)
 
 
