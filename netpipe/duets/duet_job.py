@@ -18,7 +18,6 @@ from netpipe.measuring.training.step_runner import StepRunner
 from netpipe.measuring.training.training_loop import late_reading_loop
 
 _WARM_UP_SHARE: Final = 0.2
-_MAX_FIRST_FILLING_S: Final = 2.0
 _MAX_FILLING_S: Final = 10.0
 
 
@@ -30,40 +29,27 @@ def serve_blocks(request: DuetRequest, factories: Factories, closing: ExitStack)
     Raises:
         MisuseError: The code comes from the wrong place, or a factory returns something unsuitable.
     """
-    with open_channel(request) as channel:
-        channel.send({})
-        channel.recv()  # The other side may come first.
-        with Watchdog(request, extra_s=request.start_limit_s) as watch:
-            clock = MonotonicClock()
-            footprints = FootprintLog(clock)
-            watch.enter_phase("making the loader")
-            puller = Puller(factories.loader, clock, watch)
-            closing.callback(close_with_timeout, puller.close)
-            puller.wait_for_full_buffers(_MAX_FIRST_FILLING_S)
-            channel.send({})
-            watch.enter_phase("waiting for the other version", request.start_limit_s)
-            channel.recv()
-            watch.enter_phase("first estimates")
-            timer, about = _make_timer(request, factories, puller, footprints, watch)
-            # Check now, because the parent will end this process.
-            check_origin(request.code_from, request.not_from)
-            channel.send({**about, "size": tuple(timer.size)})
-            watch.enter_phase("side by side with the other version", request.duet_s)
-            for size in read_orders(channel, watch):
-                channel.send(timer.time_block(BlockSize(*size)))
+    with open_channel(request) as channel, Watchdog(request) as watch:
+        timer, about = _make_timer(request, factories, closing, watch)
+        # Check now, because the parent will end this process.
+        check_origin(request.code_from, request.not_from)
+        channel.send({**about, "size": tuple(timer.size)})
+        watch.enter_phase("side by side with the other version", request.duet_s)
+        for size in read_orders(channel, watch):
+            channel.send(timer.time_block(BlockSize(*size)))
     return {"duet": {}}
 
 
 def _make_timer(
-    request: DuetRequest,
-    factories: Factories,
-    puller: Puller,
-    footprints: FootprintLog,
-    watch: Watch,
+    request: DuetRequest, factories: Factories, closing: ExitStack, watch: Watch
 ) -> tuple[BlockTimer, dict[str, Any]]:
     """Return a timer, and a description that the parent needs to compare the sides."""
     clock, block_s = MonotonicClock(), block_seconds(request.duet_s)
     about = {"fingerprint": factories.fingerprint, "shares_cores": False}
+    footprints = FootprintLog(clock)
+    watch.enter_phase("making the loader")
+    puller = Puller(factories.loader, clock, watch)
+    closing.callback(close_with_timeout, puller.close)
     if request.quantity == "load_s_per_batch":
         load_timer = LoadTimer(puller, clock, block_s, footprints)
         use = tuple(load_timer.core_use)

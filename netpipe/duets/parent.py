@@ -46,9 +46,6 @@ _VARIABLES: Final = {
     "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
 }
 
-_DUETS: Final = count()
-"""Numbers the duets of this process, so that the side that makes its loader first alternates."""
-
 _Block = dict[str, Any]
 Request = TypeVar("Request", bound=SessionRequest)
 
@@ -105,18 +102,10 @@ class RemoteTimer:
         return SessionError("it ended before it was told to")
 
 
-def receive_all(
-    timers: Sequence[RemoteTimer], polled: Sequence[RemoteTimer] = ()
-) -> list[dict[str, Any]]:
-    """Return one answer from each side; poll them until every one has answered.
-
-    The sides in `polled` are polled too, although they only wait: one of them may end.
-    """
+def receive_all(timers: Sequence[RemoteTimer]) -> list[dict[str, Any]]:
+    """Return one answer from each side; poll all sides until every one has answered."""
     received: dict[RemoteTimer, dict[str, Any]] = {}
     while len(received) < len(timers):
-        for timer in polled:
-            if timer not in timers:
-                timer.receive()
         for timer in timers:
             if timer not in received and (answer := timer.receive()) is not None:
                 received[timer] = answer
@@ -151,7 +140,7 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
     """
     quantity, duet_s = now.request.quantity, now.request.duet_s
     with open_sides((base, now)) as timers:
-        descriptions = _make_loaders(timers, next(_DUETS))
+        descriptions = receive_all(timers)
         if len({description["fingerprint"] for description in descriptions}) > 1:
             return Duet({}, {}, difference="other data or another configuration")
         base_size, size = (BlockSize(*description["size"]) for description in descriptions)
@@ -180,23 +169,6 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
         epoch_batches=min(filter(None, epochs), default=None),
         busy_elsewhere_fraction=tuple(fractions),
     )
-
-
-def _make_loaders(timers: Sequence[RemoteTimer], number: int) -> Sequence[dict[str, Any]]:
-    """Let one side after the other make its loader, and return the descriptions of both.
-
-    Two loaders that start at once share the cores unequally: one has its first batch much earlier.
-    """
-    # Both have imported their code. An older netpipe describes itself at once.
-    answers = dict(zip(timers, receive_all(timers), strict=True))
-    waiting = [timer for timer in timers if not answers[timer]]
-    for timer in order_of_round(waiting, number):
-        timer.send(())
-        receive_all([timer], timers)
-    for timer in waiting:
-        timer.send(())
-    answers |= zip(waiting, receive_all(waiting), strict=True)
-    return [answers[timer] for timer in timers]
 
 
 def _number_slices(

@@ -64,12 +64,6 @@ def freeing() -> Iterator[Batch]:
         yield batch
 
 
-def never_starting() -> Iterator[Batch]:
-    """Give no batch for an hour."""
-    time.sleep(3600)
-    yield from quick()
-
-
 def growing() -> Iterator[Batch]:
     """Start later than `quick`, with more memory, and keep a megabyte with every batch."""
     time.sleep(1.0)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from itertools import count
 from pathlib import Path
 from threading import Thread
@@ -70,11 +69,7 @@ def run_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Callab
         thread.start()
         threads.append(thread)
         # Its CPU time is that of this process, which counts anyway.
-        yield SimpleNamespace(
-            is_over=lambda: not thread.is_alive(),
-            cpu_s=lambda: 0.0,
-            pid=0,
-        )
+        yield SimpleNamespace(is_over=lambda: not thread.is_alive(), cpu_s=lambda: 0.0, pid=0)
 
     def run_factories(base: Any, now: Any, *step: Any, **settings: Any) -> Duet:
         request = replace(REQUEST, **settings)
@@ -176,8 +171,9 @@ def test_an_epoch_that_holds_no_block_is_described(
 
 def test_the_session_that_fails_is_named() -> None:
     """The error says which version it was, and what its loader raised."""
+    waiting = Side("base", [sys.executable, "-c", "import time; time.sleep(1000)"], REQUEST)
     with pytest.raises(SessionError, match=r"session of now failed: .*disk gone"):
-        run("quick", "failing")
+        run_duet(waiting, side("now", "failing"))
 
 
 def test_a_version_that_knows_no_duets_is_named() -> None:
@@ -226,21 +222,17 @@ class _RemoteTimer:
 
     def __init__(self, name: str, told: list[str], *answers: dict[str, Any]) -> None:
         self._name, self._told, self._answers = name, told, list(answers)
-        self._is_late, self.pid, self._due = False, 0, 1
+        self._is_late, self.pid = False, 0
 
     def send(self, size: BlockSize) -> None:
-        """Note the order, which will be answered."""
-        self._told.append(f"{self._name} {size.timed if size else 'begins'}")
-        self._due += 1
+        """Note the order."""
+        self._told.append(f"{self._name} {size.timed}")
 
     def receive(self) -> dict[str, Any] | None:
         """Give the next answer; the first time, it is not there yet."""
         if not self._is_late:
             self._is_late = True
             return None
-        if not self._due:
-            return None
-        self._due -= 1
         self._told.append(f"{self._name} answers")
         return self._answers.pop(0)
 
@@ -263,51 +255,6 @@ def test_both_sides_run_on_the_same_cores(monkeypatch: pytest.MonkeyPatch) -> No
     sides[1].pid = 7
     parent._pull_together(sides, BlockSize(2), 0)
     assert bound == [(0, 7)]
-
-
-def test_the_side_that_makes_its_loader_first_alternates() -> None:
-    """An older netpipe makes its loader at once and does not wait."""
-    for number, first, second in ((0, "base", "now"), (1, "now", "base")):
-        told: list[str] = []
-        sides: Any = [_RemoteTimer(name, told, {}, {}, {"is": name}) for name in ("base", "now")]
-        assert parent._make_loaders(sides, number) == [{"is": "base"}, {"is": "now"}]
-        orders = [each for each in told if "answers" not in each]
-        assert orders == [f"{first} begins", f"{second} begins", "base begins", "now begins"]
-        assert told.index(f"{second} begins") > told.index(f"{first} answers", 3)
-    told = []
-    sides = [
-        _RemoteTimer("base", told, {"is": "old"}),
-        _RemoteTimer("now", told, {}, {}, {"is": 1}),
-    ]
-    assert parent._make_loaders(sides, 0) == [{"is": "old"}, {"is": 1}]
-
-
-def test_loaders_are_made_one_after_the_other(run_here: Callable[..., Duet]) -> None:
-    """The first batch of one is there before the other is made, and both may take their time."""
-    notes = list[str]()
-
-    def make(name: str) -> Iterator[duet_targets.Batch]:
-        notes.append(f"{name} begins")
-        time.sleep(0.1)
-        notes.append(f"{name} has a batch")
-        yield from duet_targets.quick()
-
-    run_here(partial(make, "base"), partial(make, "now"))
-    names = ["base", "now"] if notes[0].startswith("base") else ["now", "base"]
-    assert notes == [f"{name} {does}" for name in names for does in ("begins", "has a batch")]
-
-
-def test_a_side_that_ends_while_it_waits_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other side's loader never starts."""
-    monkeypatch.setattr(parent, "_DUETS", count())
-    waiting = (
-        "import json, os, time; from multiprocessing.connection import Connection; "
-        "channel = Connection(json.loads(os.environ['NETPIPE_SESSION'])['channel']); "
-        "channel.send({}); time.sleep(0.5); raise SystemExit(3)"
-    )
-    now = Side("now", [sys.executable, "-c", waiting], REQUEST)
-    with pytest.raises(SessionError, match=r"session of now failed: .*with code 3"):
-        run_duet(side("base", "never_starting"), now)
 
 
 def test_the_loaders_time_is_that_in_which_both_pull() -> None:
@@ -372,7 +319,6 @@ def test_loaders_that_compete_unequally_pull_in_turns(
     ]
     monkeypatch.setattr(parent, "this_host", lambda: SimpleNamespace(cores=2))
     monkeypatch.setattr(parent, "open_sides", lambda _: nullcontext(sides))
-    monkeypatch.setattr(parent, "_make_loaders", lambda sides, _: parent.receive_all(sides))
     clock = SimpleNamespace(monotonic=count().__next__, process_time=time.process_time)
     monkeypatch.setattr(parent, "time", clock)
     duet = run_duet(side("base", "quick"), side("now", "quick"))
@@ -414,7 +360,7 @@ class _Machine:
         about = {"fingerprint": "", "shares_cores": True, "size": (1,)}
         described = [{**about, "core_use": tuple(use)} for use in uses] or [about, about]
         monkeypatch.setattr(parent, "open_sides", lambda _: nullcontext([self]))
-        monkeypatch.setattr(parent, "_make_loaders", lambda *_: described)
+        monkeypatch.setattr(parent, "receive_all", lambda _: described)
         monkeypatch.setattr(parent, "_read_host_cpu", self.read)
         monkeypatch.setattr(parent, "take_turns", self.run_slice)
         monkeypatch.setattr(parent, "_pull_together", self.run_slice)
