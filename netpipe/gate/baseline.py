@@ -21,7 +21,7 @@ from netpipe.results.fields import Count, Must, Text
 from netpipe.results.measurement import Host, Measurement, parse_measurement
 
 SCHEMA: Final = "netpipe.baseline/1"
-RECORD_AGAIN: Final = "Record it again"
+RECORD_AGAIN: Final = "Restore it with git, or remove it and record again"
 """The advice in errors about a damaged baseline."""
 
 
@@ -128,7 +128,7 @@ def list_all(folder: Path, schema: str) -> list[Path]:
                 raise InputError(path, "name", "be NNNN_<name>.json", path.name, way_out)
     newest = [path.name for path in paths if read_number(path) == read_number(paths[-1])]
     if len(newest) > 1:
-        way_out = "Two branches recorded: keep one, or record again"
+        way_out = "Two branches recorded: keep one"
         raise InputError(folder, "number", "be used by one baseline", " and ".join(newest), way_out)
     return paths
 
@@ -169,9 +169,13 @@ def find_holder(benchmark: str, baselines: Sequence[Baseline], host: Host) -> Ba
 
 def load(path: Path) -> Baseline:
     """Read one baseline file; raise an InputError if it is not a valid baseline of this schema."""
-    document = read_json(path, RECORD_AGAIN)
-    _check(document, path)
+    document = read_document(path, SCHEMA, "baseline.1")
     ours = document["netpipe"]
+    for benchmark, places in ours["benchmarks"].items():
+        if max(places, default=0) >= len(ours["sessions"]):
+            field = f"netpipe.benchmarks.{shorten(benchmark)}"
+            constraint = f"be indices below {len(ours['sessions'])}, the number of sessions"
+            raise InputError(path, field, constraint, quote(places), RECORD_AGAIN)
     sessions = [parse_measurement(session, path) for session in ours["sessions"]]
     return Baseline(
         path=path,
@@ -185,27 +189,22 @@ def load(path: Path) -> Baseline:
     )
 
 
-def _check(document: Any, path: Path) -> None:
-    """Raise an InputError if a document is incomplete, was edited or has another schema."""
+def read_document(path: Path, schema: str, name: str) -> Any:
+    """Return a baseline's document; `name` is that of its JSON schema.
+
+    Raises:
+        InputError: The document is incomplete, was edited or has another schema.
+    """
+    document = read_json(path, RECORD_AGAIN)
     ours = document.get("netpipe") if isinstance(document, dict) else None
-    schema = ours.get("schema") if isinstance(ours, dict) else None
-    documents.check_schema(schema, (SCHEMA,), path, "netpipe.schema", RECORD_AGAIN)
-    documents.check_document(document, "baseline.1", path, way_out=RECORD_AGAIN)
-    count = len(document["netpipe"]["sessions"])
-    for benchmark, places in document["netpipe"]["benchmarks"].items():
-        if max(places, default=0) >= count:
-            field = f"netpipe.benchmarks.{shorten(benchmark)}"
-            constraint = f"be indices below {count}, the number of sessions"
-            raise InputError(path, field, constraint, quote(places), RECORD_AGAIN)
-    check_digest(document, path)
-
-
-def check_digest(document: Mapping[str, Any], path: Path) -> None:
-    """Raise an InputError if the digest does not match, because the baseline was edited."""
+    found = ours.get("schema") if isinstance(ours, dict) else None
+    documents.check_schema(found, (schema,), path, "netpipe.schema", RECORD_AGAIN)
+    documents.check_document(document, name, path, way_out=RECORD_AGAIN)
     digest, found = compute_digest(document), document["netpipe"]["digest"]
     if found != digest:
         constraint, way_out = f"be {digest}, that of the content", f"It was edited. {RECORD_AGAIN}"
         raise InputError(path, "netpipe.digest", constraint, found, way_out)
+    return document
 
 
 def compute_digest(document: Mapping[str, Any]) -> str:

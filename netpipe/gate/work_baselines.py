@@ -7,11 +7,9 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Final, Literal, NotRequired, TypedDict
 
-from netpipe.files.text_files import read_json
-from netpipe.gate.baseline import RECORD_AGAIN, check_digest, list_all, refuse_moved, write_baseline
+from netpipe.gate.baseline import list_all, read_document, refuse_moved, write_baseline
 from netpipe.gate.outcomes import UNJUDGED, Comparison, Outcome
 from netpipe.gate.work_comparison import compare_work
-from netpipe.results import documents
 from netpipe.results.fields import Text, parse
 from netpipe.results.work_profile import KINDS, WorkProfile, is_of_step, keep_own
 
@@ -105,9 +103,7 @@ def describe_versions(now: Mapping[str, str], then: Mapping[str, str]) -> str:
 
 
 def _load(path: Path) -> WorkBaseline:
-    document = read_json(path, RECORD_AGAIN)
-    documents.check_document(document, "work-baseline.1", path, way_out=RECORD_AGAIN)
-    check_digest(document, path)
+    document = read_document(path, SCHEMA, "work-baseline.1")
     profiles = document["netpipe"]["profiles"]
     for profile in profiles.values():
         refuse_moved(path, "versions", work_key(profile["versions"]))

@@ -20,7 +20,7 @@ from referencing.jsonschema import DRAFT202012
 from netpipe.errors import InputError
 from netpipe.files.text_files import quote, shorten
 
-_NEWER_SCHEMA: Final = re.compile(r"netpipe\.[a-z]+/([2-9]|[1-9]\d+)")
+_NEWER_SCHEMA: Final = re.compile(r"netpipe\.[a-z-]+/([2-9]|[1-9]\d+)")
 _NEWER_WROTE_IT: Final = "A newer netpipe wrote it: upgrade this one"
 
 # jsonschema also accepts 1.0 as an integer, but a float cannot index a list.

@@ -143,7 +143,7 @@ def test_no_version_is_recorded_again(folder: Path, version: str) -> None:
     """If an upgrade would not help, the message does not ask for one."""
     path = folder / "0002_second.json"
     path.write_text(path.read_text().replace("netpipe.baseline/1", f"netpipe.baseline/{version}"))
-    refused(folder, rf"found 'netpipe\.baseline/{version}'\. Record it again")
+    refused(folder, rf"found 'netpipe\.baseline/{version}'\. Restore it with git")
 
 
 def test_a_full_disk_keeps_the_baseline_elsewhere(

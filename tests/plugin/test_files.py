@@ -66,9 +66,9 @@ def _link_nowhere(path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "values"),
     [
-        (_empty, "0001_first.json: file *JSON*Record it again"),
-        (_cut_off, "0001_first.json: file *JSON*Record it again"),
-        (_corrupt, "0001_first.json: netpipe.digest *Record it again"),
+        (_empty, "0001_first.json: file *JSON*record again"),
+        (_cut_off, "0001_first.json: file *JSON*record again"),
+        (_corrupt, "0001_first.json: netpipe.digest *record again"),
         (_take_the_number, "first.json: name *NNNN_<name>.json*"),
         (_put_a_file_for_the_folder, f"{KEY}: folder *Not a directory"),
         (_link_nowhere, "0001_first.json: file *No such file*"),
