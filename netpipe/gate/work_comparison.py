@@ -23,6 +23,7 @@ from netpipe.results.units import format_seconds
 from netpipe.results.work_profile import (
     DATA_KINDS,
     KINDS,
+    MAX_EPOCH_BATCHES,
     WARM_UP_BATCHES,
     WorkKind,
     WorkProfile,
@@ -153,9 +154,9 @@ def _compare_data(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
         first = f", batch {WARM_UP_BATCHES + differing[0]} first" if differing else ""
         reason = f"{change} differ from those before{first}"
     else:
-        value, value_before = now.epoch_batches or 1, then.epoch_batches or 1
+        value, value_before = now.least_epoch_batches, then.least_epoch_batches
         ratio, change = max(value / value_before, value_before / value), ""
-        reason = f"an epoch has {kind.format(value)}, before {kind.format(value_before)}"
+        reason = f"an epoch has {now.epoch}, before {then.epoch}"
     outcome = Outcome.PASS if value == value_before else Outcome.REGRESSED
     return Comparison(
         outcome, kind.name, value, value_before, f"{kind.name}: {reason}",
@@ -227,10 +228,14 @@ def _write_ranges(kind: WorkKind, every: Ranges, parts: Collection[str]) -> str:
 def _why_not_comparable(kind: WorkKind, now: WorkProfile, then: WorkProfile) -> str:
     if now.fingerprint != then.fingerprint:
         return "other data or another configuration"
-    if now.batches != then.batches:
+    is_epoch = kind.name == "epoch_batches"
+    if now.batches != then.batches and not is_epoch:  # A short epoch limits how many are counted.
         return f"it was counted over {then.batches} batches, now over {now.batches}"
     if is_of_step(kind.name) and now.step_backend != then.step_backend:
         return f"another step backend ({then.step_backend or 'none'})"
+    lengths = (now.least_epoch_batches, then.least_epoch_batches)
+    if is_epoch and 0 < min(lengths) < MAX_EPOCH_BATCHES:
+        return ""  # At least the shorter epoch is known.
     for profile, when in ((now, "now"), (then, "before")):
         if kind.name not in profile.kinds:
             why = profile.not_counted.get(kind.name, "it has none of this kind")

@@ -116,17 +116,39 @@ class WorkProfile(Document):
     #: CPU seconds with all threads and children, the lowest of any process; 0: not known.
     cpu_s_per_batch: MayBeAbsent[Amount] = 0.0
 
+    def __post_init__(self) -> None:
+        """Omit the kinds that only a newer netpipe counts."""
+        for name in ("counts", "dropped"):
+            known = {kind: of for kind, of in getattr(self, name).items() if kind in KINDS}
+            object.__setattr__(self, name, known)
+
+    @property
+    def least_epoch_batches(self) -> int:
+        """The number of batches in an epoch, or as many as were tried; 0: not known."""
+        # Profiles of older versions hold neither.
+        is_tried = bool(self.contents or "contents" in self.not_counted)
+        is_long = is_tried and "epoch_batches" not in self.not_counted
+        return self.epoch_batches or MAX_EPOCH_BATCHES * is_long
+
+    @property
+    def epoch(self) -> str:
+        """The number of batches in an epoch, in words."""
+        return (
+            KINDS["epoch_batches"].format(self.epoch_batches)
+            if self.epoch_batches
+            else (f"at least {MAX_EPOCH_BATCHES} batches")
+        )
+
     @property
     def scope(self) -> str:
         """The batches, numbered from 0, and the code whose work is counted."""
         first, last = WARM_UP_BATCHES, WARM_UP_BATCHES + self.batches - 1
         beside = f", nor {self.tasks_beside} other threads and processes" * bool(self.tasks_beside)
         seen = "in one thread; Python and C calls, not the time inside C"
-        epoch = self.epoch_batches or f"more than {MAX_EPOCH_BATCHES}"
         once = self.callers.keys() - self.ranges("calls").keys()
         names = [name for name in self.callers if name in once and not once & {*self.callers[name]}]
         left_out = f"; left out, as one batch alone calls it: {', '.join(names)}" * bool(names)
-        return f"batches {first} to {last} {seen}{beside}; an epoch has {epoch} batches{left_out}"
+        return f"batches {first} to {last} {seen}{beside}; an epoch has {self.epoch}{left_out}"
 
     @property
     def kinds(self) -> set[str]:

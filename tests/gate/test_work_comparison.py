@@ -10,7 +10,7 @@ import pytest
 
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.work_comparison import ENOUGH_PROCESSES, compare_in_turns, compare_work
-from netpipe.results.work_profile import WorkProfile, keep_reproducible
+from netpipe.results.work_profile import WorkProfile, keep_own, keep_reproducible
 from tests.work_profiles import CALLERS, PROFILE, make_profile, with_calls, with_count
 
 
@@ -431,3 +431,38 @@ def test_a_long_chain_of_risen_calls_is_explained_quickly() -> None:
         for calls in (1.0, 2.0)
     )
     assert find(now, "calls", then).reason.count(";") == 1
+
+
+@pytest.mark.parametrize(("now", "then"), [(30, None), (None, 30), (1, 12)])
+def test_an_epoch_that_shrinks_or_grows_regresses(now: int | None, then: int | None) -> None:
+    """This holds if only one epoch ends within 64 batches, and if a short one limits the count."""
+    made = [
+        make_profile(epoch_batches=each, contents=("digest",), batches=min(16, each or 16))
+        for each in (now, then)
+    ]
+    found = find(made[0], "epoch_batches", made[1])
+    assert found.outcome is Outcome.REGRESSED
+    assert (found.worse_ratio or 0) > 1
+    words = ["at least 64 batches" if each is None else f"{each} batch" for each in (now, then)]
+    assert all(word in found.reason for word in words)
+
+
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"contents": ("digest",), "not_counted": {"epoch_batches": "unstable"}},
+        {"contents": ()},  # by an older version
+    ],
+)
+def test_an_epoch_that_was_not_counted_decides_nothing(unknown: dict[str, Any]) -> None:
+    """Only a loader that gave 64 batches without ending has an epoch of at least 64."""
+    then = make_profile(epoch_batches=None, **unknown)
+    found = find(make_profile(epoch_batches=30, contents=("digest",)), "epoch_batches", then)
+    assert found.outcome is Outcome.NOT_COMPARED
+
+
+def test_a_kind_that_only_a_newer_version_counts_is_left_out() -> None:
+    """Its baseline can still be compared in all other kinds."""
+    newer = make_profile(counts={**PROFILE.counts, "new": {"": 1.0}}, dropped={"new": {"": (1, 2)}})
+    assert newer.kinds == PROFILE.kinds
+    assert [each.kinds for each in keep_own([PROFILE, newer], {"grain"})] == [PROFILE.kinds] * 2
