@@ -1,11 +1,12 @@
 """The gate of a run: comparisons with baselines and another version, and missing benchmarks."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from netpipe.files.paths import exists
 from netpipe.gate import baseline
 from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.baseline import Baseline
@@ -35,19 +36,41 @@ class Selection:
     """The tests that a run selects.
 
     Attributes:
+        root: The root folder of the tests' ids.
         covers: Returns whether the run would have found a test with a given id.
-        timed: The ids of the tests that need a session.
+        selected: The ids of the tests that run.
+        timed: The ids of those that need a session.
         has_benchmarks: Whether any collected test would be compared, selected or not.
+        is_partial: Whether pytest does not even collect some tests, as with --lf.
     """
 
+    root: Path
     covers: Callable[[str], bool]
+    is_partial: bool = False
+    selected: set[str] = field(default_factory=set)
     timed: set[str] = field(default_factory=set)
     deselected: set[str] = field(default_factory=set)
     has_benchmarks: bool = False
 
-    def is_removed(self, benchmark: str) -> bool:
-        """Return whether the run would have found the benchmark's test but did not."""
-        return benchmark not in self.timed | self.deselected and self.covers(benchmark)
+    def find_removed(self, tests: Iterable[str], kept: Collection[str]) -> list[str]:
+        """Return the tests that no longer exist, apart from the `kept` and the deselected ones.
+
+        A test that this run did not collect, for instance from an ignored file, may still exist.
+        """
+        if self.is_partial:
+            return []
+        files = {_file_of(test) for test in self.selected | self.deselected}
+        return [
+            test
+            for test in filter(self.covers, tests)
+            if test not in kept
+            and test not in self.deselected
+            and (_file_of(test) in files or not exists(self.root / _file_of(test)))
+        ]
+
+
+def _file_of(test: str) -> str:
+    return test.partition("::")[0]
 
 
 @dataclass
@@ -97,7 +120,7 @@ class Gate:
             return fails and not unjudged <= judged
         has_measured = measurer.sessions or measurer.lints or measurer.resumes
         is_unmeasured = bool(self.selection.timed or fails) and not has_measured
-        return is_unmeasured or self.selection.has_benchmarks or bool(self.lost_benchmarks())
+        return is_unmeasured or self.selection.has_benchmarks or bool(self._list_unproduced())
 
     def decide(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
         """Compare a benchmark with the other version and the baseline.
@@ -134,10 +157,11 @@ class Gate:
             compared: Sequence[Comparison] = ()
             if then is not None:
                 now, compared = compare_in_turns(now, then, count_now, count_then)
-            compared = compared or [Comparison.without_baseline(f"{label} has no test {test}")]
+            compared = compared or [Comparison.without_baseline(f"{label} lacks or skips {test}")]
             against_ref = self._make_results(test, WORK, compared, None, label)
         if self.measurer.compares:
-            baselines = self._find_work_baselines(now.versions)
+            baselines = self.work_baselines_of(now.versions)
+            self._note_versions(now.versions, baselines)
             compared = compare_with_baselines(test, now, baselines)
             missing = f"there is no baseline of work for {work_key(now.versions)}"
             compared = compared or [Comparison.without_baseline(missing)]
@@ -164,14 +188,17 @@ class Gate:
         return None if options.fail_when_missing else options.local_baselines
 
     def _note_local(self, found: Sequence[Baseline | WorkBaseline]) -> None:
-        self.notes += (
-            f"{each.name}, recorded on {each.recorded[:10]}, is a baseline of this machine only, "
-            "which CI does not read"
-            for each in found[-1:]
-        )
+        for each in found[-1:]:
+            self._note_once(
+                f"{each.name}, recorded on {each.recorded[:10]}, is a baseline of this machine "
+                "only, which CI does not read"
+            )
 
     def lost_benchmarks(self) -> list[str]:
         """Return the benchmarks that are in the baselines in use but that no test produced."""
+        return [] if self.selection.is_partial else self._list_unproduced()
+
+    def _list_unproduced(self) -> list[str]:
         stored = set().union(*map(baseline.find_holders, self._baselines.values()))
         counted = set().union(
             *(
@@ -201,7 +228,7 @@ class Gate:
     def _why_superfluous(self, waiver: Waiver) -> str | None:
         if self.acceptance.today > waiver.expires:
             return f"it expired on {waiver.expires}"
-        if self.selection.is_removed(waiver.benchmark):
+        if self.selection.find_removed([waiver.benchmark], self.selection.timed):
             return "there is no such benchmark"
         here = (each for each in self.results if not each.against and waiver.is_for(each.device))
         results = [result for result in here if result.benchmark == waiver.benchmark]
@@ -238,7 +265,7 @@ class Gate:
         label = against.commit.label
         if found is None:
             median = getattr(now, quantity).median
-            found = Comparison.without_baseline(f"{label} has no test {benchmark}", median)
+            found = Comparison.without_baseline(f"{label} lacks or skips {benchmark}", median)
         return self._make_results(benchmark, quantity, found.metrics or [found], now, label)
 
     def _compare_stored(self, benchmark: str, quantity: str, subject: Subject) -> list[GateResult]:
@@ -273,13 +300,13 @@ class Gate:
             why = "was recorded on another class of host"
             if not latest.sessions.get(benchmark):
                 why = f"does not hold {benchmark}"
-            note = f"{latest.path.name} {why}: {benchmark} is compared with {holder.path.name}"
-            if note not in self.notes:
-                self.notes.append(note)
+            self._note_once(
+                f"{latest.path.name} {why}: {benchmark} is compared with {holder.path.name}"
+            )
         return holder
 
-    def _find_work_baselines(self, versions: Mapping[str, str]) -> tuple[WorkBaseline, ...]:
-        """Return the baselines of work for these versions, and add a note if others must do.
+    def work_baselines_of(self, versions: Mapping[str, str]) -> tuple[WorkBaseline, ...]:
+        """Return the baselines of work for these versions, or for the most similar, latest last.
 
         Other versions do not serve where a missing baseline fails the run.
         """
@@ -294,12 +321,18 @@ class Gate:
                 found = load_nearest(self.local_baselines / WORK_FOLDER, versions)
                 self._note_local(found)
             self._work_baselines[key] = found
-            if found and (differ := describe_versions(versions, found[-1].versions)):
-                self.notes.append(
-                    f"{found[-1].name} has other versions ({differ}): work inside these packages "
-                    "is not compared. To compare all, record a baseline: --netpipe-record NAME"
-                )
         return self._work_baselines[key]
+
+    def _note_versions(self, versions: Mapping[str, str], used: Sequence[WorkBaseline]) -> None:
+        if used and (differ := describe_versions(versions, used[-1].versions)):
+            self._note_once(
+                f"{used[-1].name} has other versions ({differ}): work inside these packages is not "
+                "compared. To compare all, record a baseline: --netpipe-record NAME"
+            )
+
+    def _note_once(self, note: str) -> None:
+        if note not in self.notes:
+            self.notes.append(note)
 
     def _make_results(
         self, benchmark: str, quantity: str, compared: Sequence[Comparison],

@@ -160,6 +160,8 @@ def _read_values(config: pytest.Config) -> dict[str, str]:
     for name in _FLAGS:
         flag = config.getoption(f"netpipe_{name}")
         values[name] = str(config.getini(f"netpipe_{name}") if flag is None else flag)
+    if config.getoption("netpipe_against") == "":  # for example, `$(git merge-base ...)` failed
+        raise _usage("against", "name a commit", "")
     for name in ("missing", "inconclusive"):
         if values[name] not in _FAILS:
             raise _usage(name, "be warn or fail", values[name])

@@ -15,7 +15,6 @@ import pytest
 from pytest_benchmark.utils import get_commit_info
 
 from netpipe.errors import InputError, NetpipeError
-from netpipe.files.paths import exists
 from netpipe.files.whole_file import write_whole
 from netpipe.gate import baseline
 from netpipe.gate.baseline_changes import FigureChange, Kind
@@ -67,7 +66,8 @@ def write_outputs(run: Run, session: pytest.Session) -> None:
             write()
         except NetpipeError as error:
             run.gate.notes.append(str(error))
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+            if session.exitstatus == pytest.ExitCode.OK:
+                session.exitstatus = pytest.ExitCode.TESTS_FAILED
     step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
     if step_summary and (run.selection.timed or run.gate.compares_nothing):
         try:
@@ -151,20 +151,9 @@ def _find_obstacles(run: Run, session: pytest.Session) -> dict[str, str]:
 def _find_removed(
     tests: Iterable[str], run: Run, session: pytest.Session, is_kind: Callable[[pytest.Item], bool]
 ) -> list[str]:
-    """Return those of the recorded tests that are no longer tests of their kind.
-
-    A test that this run did not collect, for instance from an ignored file, is not removed.
-    """
-    selection, root = run.selection, session.config.rootpath
-    collected = {item.nodeid for item in session.items} | selection.deselected
-    files = {name.partition("::")[0] for name in collected}
-    kept = {item.nodeid for item in filter(is_kind, session.items)} | selection.deselected
-
-    def is_certain(file: str) -> bool:
-        return file in files or not exists(root / file)
-
-    gone = (test for test in tests if test not in kept and selection.covers(test))
-    return [test for test in gone if is_certain(test.partition("::")[0])]
+    """Return those of the recorded tests that are no longer tests of their kind."""
+    kept = {item.nodeid for item in filter(is_kind, session.items)}
+    return run.selection.find_removed(tests, kept)
 
 
 def _list_timed(folder: Path) -> Iterable[str]:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
+from netpipe.device.detection import installed_versions
 from netpipe.errors import InputError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.files.whole_file import refuse_unwritable, writable_folder
@@ -60,7 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
     jobs = config.stash.get(JOBS, Jobs())
     report, draw = partial(_report_progress, config), partial(_draw_progress, config)
     measurer = Measurer(options, compares, report, jobs, draw)
-    gate = Gate(measurer, Selection(partial(session_nodes.covers, config)))
+    covers, is_partial = partial(session_nodes.covers, config), config.getoption("lf", False)
+    gate = Gate(measurer, Selection(config.rootpath, covers, bool(is_partial)))
     config.stash[RUN] = run = Run(options, measurer, gate)
     with as_usage_error():
         _check_options(run, config)
@@ -161,6 +163,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run is None:
         return
     has_compared = any(map(is_compared, session.items))
+    run.selection.selected = {item.nodeid for item in session.items}
     timed = run.selection.timed = {item.nodeid for item in session.items if is_timed(item)}
     run.selection.has_benchmarks |= has_compared
     if _lists(config):
@@ -172,13 +175,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
         if timed and (run.measurer.compares or run.options.against == BASELINE):
             run.gate.acceptance = _read_acceptance(run, config, run.options.baselines_at)
             _find_baselines(run, session)
+            run.gate.work_baselines_of(installed_versions())
         elif timed and run.measurer.against and (run.options.baselines / WAIVERS).exists():
             run.gate.acceptance = _read_acceptance(run, config, "here")
             with suppress(InputError):  # The folder may lie outside the repository.
                 there = _read_acceptance(run, config, run.measurer.against.commit.sha)
                 run.gate.acceptance = replace(run.gate.acceptance, added=there.added)
         if has_compared:
-            _prepare_other_version(run, config)
+            _prepare_other_version(run, session)
 
 
 def _take_over_comparison(run: Run, session: pytest.Session) -> None:
@@ -192,9 +196,12 @@ def _take_over_comparison(run: Run, session: pytest.Session) -> None:
         other_plugins.give_comparison_back(session.config, compare)
 
 
-def _prepare_other_version(run: Run, config: pytest.Config) -> None:
+def _prepare_other_version(run: Run, session: pytest.Session) -> None:
+    config = session.config
     if run.options.against == BASELINE and run.measurer.against is None:
-        key = run.device_key(run.options.accelerators[0])
+        accelerators = (*_compared_accelerators(run, session), *run.options.accelerators)
+        keys = list(map(run.device_key, accelerators))
+        key = next(filter(run.gate.baselines_of, keys), keys[0])
         _find_other_version(run, config, recorded_commit(run.gate.baselines_of(key), key)[:12])
     if run.measurer.against is not None and not run.gate.adds_first_tests:
         run.measurer.against.prepare()
@@ -210,10 +217,9 @@ def _read_acceptance(run: Run, config: pytest.Config, at: str) -> Acceptance:
 
 def _find_baselines(run: Run, session: pytest.Session) -> None:
     config, options = session.config, run.options
-    marked = set(map(session_nodes.marked_accelerator, filter(is_benchmark, session.items)))
-    compared = {*filter(None, marked), *options.accelerators * (None in marked)}
+    compared = _compared_accelerators(run, session)
     # Benchmarks may be lost from the baselines of the others.
-    for accelerator in dict.fromkeys((*options.accelerators, *sorted(compared))):
+    for accelerator in dict.fromkeys((*options.accelerators, *compared)):
         key = run.device_key(accelerator)
         baselines = run.gate.baselines_of(key)
         if baselines and (accelerator,) == options.accelerators == ("auto",):
@@ -224,6 +230,13 @@ def _find_baselines(run: Run, session: pytest.Session) -> None:
             run.measurer.report_progress(
                 f"there is no baseline for {key}{fails}. Record one: {_recording_command(config)}"
             )
+
+
+def _compared_accelerators(run: Run, session: pytest.Session) -> list[str]:
+    """Return the accelerators that benchmarks are measured with; those of the run come first."""
+    marked = set(map(session_nodes.marked_accelerator, filter(is_benchmark, session.items)))
+    own = run.options.accelerators * (None in marked)
+    return list(dict.fromkeys((*own, *sorted(filter(None, marked)))))
 
 
 def _recording_command(config: pytest.Config) -> str:
@@ -248,11 +261,11 @@ def pytest_sessionfinish(session: pytest.Session) -> Generator[None, object, obj
         return (yield)
     run.is_finishing = True
     is_incomplete = (
-        (run.gate.compares_nothing and session.exitstatus == pytest.ExitCode.OK)
+        run.gate.compares_nothing
         or (run.options.fail_when_missing and run.gate.lost_benchmarks())
         or any(run.gate.waiver_problems())
     )
-    if is_incomplete:
+    if is_incomplete and session.exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
     write_outputs(run, session)
     if run.ended_by:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Generator
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -18,6 +19,7 @@ from netpipe.plugin.session_nodes import SUBJECT_FIXTURES
 # or write the run's files.
 _SWITCHED_OFF = {
     **dict.fromkeys(("benchmark_compare", "benchmark_save", "benchmark_json", "xmlpath")),
+    **dict.fromkeys(("allure_report_dir", "htmlpath", "pastebin", "report_log")),
     **dict.fromkeys(("benchmark_autosave", "benchmark_only", "benchmark_skip"), False),
     **dict.fromkeys(("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip"), False),
     **dict.fromkeys(("ignore", "ignore_glob", "deselect")),
@@ -48,6 +50,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     request = read_request()
     if request is not None and not session.items and not session.testsfailed:
         write_result(request, error_document("missing", "there is no such test"))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Report a skipped test, because another version may skip it."""
+    request = read_request()
+    if request is not None and report.skipped and not Path(request.result).exists():
+        write_result(request, error_document("missing", "the test is skipped"))
 
 
 @pytest.fixture(autouse=True)

@@ -235,7 +235,7 @@ def test_a_test_that_the_ref_lacks_has_no_base(
 ) -> None:
     """The run says so in one sentence and passes, or fails if the flags say so."""
     project = base_raises(NoSuchTestError("no such test"))
-    reason = "NO_BASELINE against HEAD: HEAD has no test test_perf.py::test_load_time"
+    reason = "NO_BASELINE against HEAD: HEAD lacks or skips test_perf.py::test_load_time"
     result = project.run(*AGAINST)
     result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines([reason])

@@ -1,8 +1,10 @@
 """--netpipe-against baseline: whether the code or the machine has changed since the baseline."""
 
+from dataclasses import replace
+
 import pytest
 
-from netpipe.results.measurement import Measurement
+from netpipe.results.measurement import Device, Measurement
 from tests.plugin.project import CONFTEST, HERE, NO_STALL, Project, line_with
 from tests.plugin.recorded import H200, recorded
 from tests.repository import commit_files
@@ -173,3 +175,16 @@ def test_the_commit_needs_no_pytest_benchmark(versions: Versions) -> None:
     result = versions.project.run(*AGAINST_BASELINE, "-p", "no:benchmark")
     result.assert_outcomes(passed=1)
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+def test_the_accelerator_of_a_marker_has_the_baseline(versions: Versions) -> None:
+    """A project whose tests all name one needs no flag that names it again."""
+    marker = 'pytestmark = pytest.mark.netpipe(accelerator="emulated:30ms")'
+    versions.project.has(f"\n    import pytest\n\n    {marker}\n{STEP_TIME}")
+    device = Device("emulated-30ms", "emulated", "emulated")
+    versions.commit()
+    versions.record(replace(slower(1.0), device=device))
+    versions.base = versions.now
+    result = versions.project.run(*AGAINST_BASELINE)
+    assert result.ret == pytest.ExitCode.OK
+    line_with(result, "test_step_time", "PASS")

@@ -39,7 +39,9 @@ def gated(
     jobs = Jobs(measure=lambda *_, **__: sessions.pop(0))
     measurer = Measurer(Options(**options), True, lambda _: None, jobs)
     acceptance = Acceptance(waivers=tuple(waivers), today=TODAY)
-    gate = Gate(measurer, Selection(lambda name: name.startswith("test_perf.py")), acceptance)
+    gate = Gate(
+        measurer, Selection(Path(), lambda name: name.startswith("test_perf.py")), acceptance
+    )
     gate.selection.timed = {TEST}
     gate._baselines[CPU.key] = tuple(baselines)  # instead of files
     return gate
@@ -209,3 +211,12 @@ def test_the_worst_result_decides(place: int) -> None:
 
     worst, *others = map(make, WORST_FIRST[place:])
     assert find_worst([*others, worst]) is worst
+
+
+def test_only_a_test_that_would_have_been_collected_is_removed(tmp_path: Path) -> None:
+    """A file that was ignored, or that --lf passed over, may still hold its tests."""
+    tmp_path.joinpath("test_ignored.py").touch()
+    tests = ["test_ignored.py::test_a", "test_here.py::test_b", "test_gone.py::test_c"]
+    selection = Selection(tmp_path, lambda _: True, selected={"test_here.py::test_other"})
+    assert selection.find_removed(tests, ["test_here.py::test_other"]) == tests[1:]
+    assert not Selection(tmp_path, lambda _: True, is_partial=True).find_removed(tests, [])

@@ -1,8 +1,10 @@
 """Benchmarks that a baseline holds and that no test produces."""
 
+from textwrap import dedent
+
 import pytest
 
-from tests.plugin.project import LOAD_TIME, Project, lost
+from tests.plugin.project import CONFTEST, LOAD_TIME, Project, lost
 
 STEP_TIME = """
     def test_step_time(netpipe_benchmark):
@@ -62,3 +64,11 @@ def test_a_test_without_its_benchmark_loses_it(baselined: Project, left: str) ->
     result = baselined.compare("--netpipe-missing", "fail")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert lost(result) == LOST
+
+
+@pytest.mark.parametrize("flags", [("--benchmark-compare",), ("--netpipe-record", "second")])
+def test_an_aborted_run_keeps_its_exit_code(baselined: Project, flags: tuple[str, ...]) -> None:
+    """CI can tell a run that was aborted from one that failed."""
+    hook = "\ndef pytest_runtest_setup():\n    pytest.exit('enough', returncode=7)\n"
+    baselined.pytester.makeconftest(dedent(CONFTEST) + hook)
+    assert baselined.run(*flags, "--netpipe-missing", "fail").ret == 7

@@ -134,3 +134,10 @@ def test_a_session_gets_the_options(project: Project) -> None:
     assert (request.kind, request.accelerator) == ("measure", "emulated:5ms")
     assert (request.budget_s, request.batch_limit_s) == (4, 3)
     assert (request.flops_per_step, request.mfu) == (1e12, 0.3)
+
+
+def test_an_empty_ref_is_refused(project: Project) -> None:
+    """A shell passes an empty ref if the command that should print it fails."""
+    result = project.run("--netpipe-against", "")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    line_with(result, "ERROR: --netpipe-against must name a commit; found ''")

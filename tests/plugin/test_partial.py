@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.plugin.project import LOAD_TIME, Project, line_with
+from tests.plugin.project import LOAD_TIME, Project, line_with, lost
 from tests.plugin.recorded import costly, recorded
 
 OTHER = "test_other.py::test_load_time"
@@ -86,3 +86,18 @@ def test_a_changed_baseline_names_what_it_lacks(
     assert told == [line_with(result, "baseline changed: added", OTHER)]
     (change,) = project.read_json("run.json")["accepted"]["baseline_changes"]
     assert any(OTHER in difference for difference in change["differences"])
+
+
+def test_a_recording_of_the_last_failures_drops_nothing(project: Project) -> None:
+    """With --lf, pytest does not collect the tests of a file that passed."""
+    failing = "\n    def test_other(netpipe_benchmark):\n        netpipe_benchmark({})\n"
+    project.has(LOAD_TIME + failing.format("'step_s'"))
+    project.record()
+    project.has(LOAD_TIME + failing.format("'nonsense'"))
+    project.run()
+    project.has(LOAD_TIME + failing.format("'step_s'"))
+    record(project, "--lf")
+    assert set(benchmarks(project, "0002_second.json")) == {"test_perf.py::test_other"}
+    project.has(LOAD_TIME + failing.format("'nonsense'"))
+    project.run()
+    assert not lost(project.compare("--lf"))

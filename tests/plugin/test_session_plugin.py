@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from netpipe.errors import NoSuchTestError
 from netpipe.jobs.registry import run_job
+from netpipe.jobs.request import read_result
+from netpipe.plugin import session_plugin
 from tests.plugin.project import INI, LOAD_TIME, Project, line_with
 
 MARKED = f"\n    import pytest\n    pytestmark = pytest.mark.perf\n{LOAD_TIME}"
@@ -40,8 +43,7 @@ Serve = Callable[..., pytest.RunResult]
 @pytest.fixture
 def session(project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Serve:
     """Return a function that runs a project's tests, then its last session in this process."""
-    module = "netpipe.plugin.session_plugin"
-    monkeypatch.setattr(f"{module}.run_job", lambda *_: print("the test was measured"))  # noqa: T201
+    monkeypatch.setattr(session_plugin, "run_job", lambda *_: print("the test was measured"))  # noqa: T201
 
     def serve(*flags: str) -> pytest.RunResult:
         project.run(*flags)
@@ -158,8 +160,8 @@ def test_a_fixture_that_fails_is_described_as_a_loader_that_fails(
     project: Project, session: Serve, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """A pipeline that a fixture makes is answered in the first line, without pytest's output."""
-    monkeypatch.setattr("netpipe.plugin.session_plugin.SUBJECT_FIXTURES", ("pipeline",))
-    monkeypatch.setattr("netpipe.plugin.session_plugin.run_job", run_job)
+    monkeypatch.setattr(session_plugin, "SUBJECT_FIXTURES", ("pipeline",))
+    monkeypatch.setattr(session_plugin, "run_job", run_job)
     project.has(PREFETCHING + LOAD_TIME)
     session()
     error = json.loads((tmp_path / "result.json").read_text())["error"]
@@ -168,3 +170,36 @@ def test_a_fixture_that_fails_is_described_as_a_loader_that_fails(
     assert re.search(r"; write .to_iter_dataset\(.*\).mp_prefetch\(", first)
     assert "test_perf.py" in lines[-2]
     assert lines[-1].strip() == "return grain.MapDataset.range(9).mp_prefetch()"
+
+
+def test_a_test_that_this_version_skips_is_missing(
+    project: Project, session: Serve, tmp_path: Path
+) -> None:
+    """Another version may skip the test; then there is nothing to compare with."""
+    skipped = 'pytest.mark.skipif("NETPIPE_SESSION" in os.environ, reason="not yet")'
+    project.has(f"\n    import os\n    import pytest\n    pytestmark = {skipped}\n{LOAD_TIME}")
+    session()
+    with pytest.raises(NoSuchTestError, match="skipped"):
+        read_result(tmp_path / "result.json", "measurement")
+
+
+def test_a_session_writes_no_report_of_the_run(project: Project, session: Serve) -> None:
+    """The files that other plugins write for the whole run are left to it."""
+    project.has(
+        """
+        import os
+
+        def pytest_addoption(parser):
+            parser.addoption("--report-log")
+
+        def pytest_configure(config):
+            if config.option.report_log and "NETPIPE_SESSION" in os.environ:
+                print("the report of the run is overwritten")
+        """,
+        "plugin_of_the_project",
+    )
+    project.pytester.makeini(f"{INI.rstrip()} -p plugin_of_the_project\n")
+    project.pytester.syspathinsert()
+    result = session("--report-log=log.jsonl")
+    line_with(result, "the test was measured")
+    result.stdout.no_fnmatch_line("*overwritten*")

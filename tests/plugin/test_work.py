@@ -209,7 +209,7 @@ def test_a_version_without_the_test_has_nothing_to_compare(working: Project) -> 
 
     working.uses(count_work=count_here)
     result = working.run("--netpipe-against", "HEAD")
-    line_with(result, "NO_BASELINE against HEAD", "HEAD has no test test_perf.py::test_work")
+    line_with(result, "NO_BASELINE against HEAD", "HEAD lacks or skips test_perf.py::test_work")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
@@ -246,6 +246,13 @@ def test_a_removed_test_of_work_is_missed(working: Project) -> None:
     result = working.compare("--netpipe-missing", "fail")
     assert not lost(result)
     assert result.ret == pytest.ExitCode.OK
+
+
+def test_the_only_test_of_work_is_missed(working: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The baseline of the installed versions is read although nothing is counted."""
+    monkeypatch.setattr("netpipe.plugin.run_plugin.installed_versions", lambda: VERSIONS)
+    working.has(LOAD_TIME)
+    assert lost(working.compare()) == {"test_perf.py::test_work"}
 
 
 def test_a_test_of_work_in_an_older_baseline_is_missed(working: Project) -> None:

@@ -150,7 +150,7 @@ def test_a_sessions_result_fits(tmp_path: Path, loader: Callable[[], Any], key: 
 def test_a_run_fits(tmp_path: Path) -> None:
     """The schema covers the file of `--netpipe-json`, with sessions and comparisons."""
     measurer = Measurer(Options(), True, lambda _: None)
-    gate = Gate(measurer, Selection(lambda _: True))
+    gate = Gate(measurer, Selection(Path(), lambda _: True))
     run = Run(measurer.options, measurer, gate)
     measurer.sessions = {("a", "auto"): tuple(MEASUREMENTS)}
     measurer.tests = {("a", "auto"): "a::b"}
