@@ -184,7 +184,13 @@ def test_a_version_that_is_no_longer_reproducible_is_refused(
         ({"timed": timed(load_s_per_batch=Outcome.INCONCLUSIVE)}, [], 3, "UNDECIDED: faster"),
         ({}, ["--claim", "faster"], 1, "REFUSED: faster"),
         ({"timed": timed(load_s_per_batch=Outcome.IMPROVED)}, ["--claim", "faster"], 0, "ACCEPTED"),
-        ({"work": MisuseError("not countable")}, [], 3, "UNDECIDED: faster, memory, start"),
+        ({"work": MisuseError("not countable")}, [], 0, "ACCEPTED"),
+        (
+            {"work": MisuseError("not countable")},
+            ["--no-timing"],
+            3,
+            "UNDECIDED: faster, memory, start",
+        ),
         ({"resume": MisuseError("no state")}, [], 0, "ACCEPTED"),
     ],
 )
@@ -233,4 +239,16 @@ def test_wrong_usage_is_misuse(netpipe: Netpipe, repository: Path) -> None:
         assert result.exit_code == 2
         assert text in result.stderr
     git(repository, "branch", "--move", "trunk")
-    assert "BASE: ref must be given" in netpipe(*TARGET).stderr
+    said = netpipe(*TARGET).stderr
+    assert "BASE: ref must be given" in said
+    assert "fetch-depth: 0" in said
+
+
+@pytest.mark.usefixtures("repository", "same_data")
+def test_a_failed_count_does_not_stand_in_for_times(
+    netpipe: Netpipe, others: dict[str, Any]
+) -> None:
+    """The reason says that work was not counted, and why."""
+    others["work"] = MisuseError("not countable")
+    why = "work was not counted: the session of HEAD failed: not countable"
+    assert why in netpipe(*TARGET, "HEAD", "--json").stdout

@@ -100,7 +100,9 @@ def _find_base(folder: Path) -> tuple[str, str, str]:
         if base == git(folder, "rev-parse", "HEAD") and not git(folder, "status", "--porcelain"):
             raise InputError("BASE", "working tree", f"differ from {name}", "none", "Name a ref")
         return base, "BASE", name
-    raise InputError("BASE", "ref", f"be given if there is none of {', '.join(_MAIN)}", "none")
+    constraint = f"be given if HEAD has no commit in common with one of {', '.join(_MAIN)}"
+    way_out = "A shallow clone must fetch the whole history (fetch-depth: 0 of actions/checkout)"
+    raise InputError("BASE", "ref", constraint, "none", way_out)
 
 
 def _print(found: "Judgement") -> None:

@@ -1,10 +1,11 @@
 """The answers of netpipe's other checks about a change: resuming, speed, memory and start. Pure."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Final
 
 from netpipe.errors import HarnessError, MisuseError
-from netpipe.gate.outcomes import Comparison, Outcome
+from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Comparison, Outcome
 from netpipe.judge.judgement import NOT_COMPARED, Check, Question
 from netpipe.results.units import format_seconds
 from netpipe.resuming.checking import ResumeReport
@@ -56,9 +57,13 @@ def _call(resume: Callable[[], ResumeReport]) -> ResumeReport | HarnessError:
         return error
 
 
-def _list_differing(report: ResumeReport) -> set[tuple[int, int | None, int]]:
+def _list_differing(report: ResumeReport) -> set[tuple[object, ...]]:
+    """Return the place of each difference, and its kind, such as "skipped:"."""
     states = (state for state in report.restored if state.difference)
-    return {(state.offset, state.workers, state.restores) for state in states}
+    return {
+        (state.offset, state.workers, state.restores, re.split("[:,]", state.difference)[0])
+        for state in states
+    }
 
 
 def check_speed(
@@ -82,6 +87,11 @@ def check_speed(
             continue
         found = Comparison.from_metrics(compared)
         outcome = str(found.outcome)
+        is_faster = question == "faster" and found.outcome is Outcome.IMPROVED
+        if found.outcome in NO_WORSE and not is_faster:
+            # Memory is not the same if only its peak was judged, and not its growth.
+            is_whole = not any(each.outcome in UNJUDGED for each in compared)
+            outcome = outcome if is_whole else NOT_COMPARED
         if not timed and found.outcome is Outcome.REGRESSED:
             outcome, reasons = "INCONCLUSIVE", ["only times decide about more work", *reasons]
         if question == "faster" and claims_faster and found.outcome is Outcome.PASS:

@@ -10,7 +10,7 @@ from netpipe.duets.duet_request import DuetRequest
 from netpipe.duets.parent import Request, Side, name_failures, run_duet
 from netpipe.errors import NetpipeError, first_line
 from netpipe.gate.duets import decide_in_duets
-from netpipe.gate.outcomes import Comparison
+from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.gate.work_comparison import compare_in_turns
 from netpipe.jobs.parent import CHILD_COMMAND
 from netpipe.jobs.progress import OnProgress
@@ -108,7 +108,13 @@ class Change:
         return read_declared(self.folder, self.base.place(self.folder).folder or self.folder)
 
     def _check_speed(self) -> list[Check]:
-        _, work = self.compare_work()
+        try:
+            _, work = self.compare_work()
+        except NetpipeError as error:
+            if not self.is_timed:
+                raise
+            why = f"work was not counted: {first_line(error)}"
+            work = [Comparison(Outcome.NOT_COMPARED, "calls", 0.0, None, why)]
         counts = [each for each in work if each.metric not in DATA_KINDS]
         timed = self._time().metrics if self.is_timed else ()
         return check_speed(counts, timed, claims_faster=self.claims_faster)

@@ -16,6 +16,8 @@ EXACT = ResumeReport(8, True, "", [Restored(4, None, "", 30, 0.0, 0.1)])
 SKIPPED = "skipped: batch 5 came in place of batch 4"
 WRONG = ResumeReport(8, True, "", [Restored(4, None, SKIPPED, 30, 0.0, 0.1)])
 WRONG_LATER = ResumeReport(8, True, "", [Restored(6, None, SKIPPED, 30, 0.0, 0.1)])
+ENDS_EARLY = ResumeReport(8, True, "", [Restored(4, None, "ended early, at batch 4", 30, 0, 0.1)])
+ENDS_LATE = ResumeReport(8, True, "", [Restored(4, None, "ended late, at batch 4", 30, 0, 0.1)])
 UNDECIDED = ResumeReport(8, True, "it gives other batches each time")
 NO_STATE, CRASH = MisuseError("the loader must have get_state"), SessionError("it crashed")
 
@@ -39,6 +41,8 @@ def give(result: ResumeReport | NetpipeError | None) -> Callable[[], ResumeRepor
         (WRONG, EXACT, "DIFFERS", "worse"),
         (WRONG, WRONG, "AS_BEFORE", "fine"),
         (WRONG, WRONG_LATER, "DIFFERS", "worse"),
+        (WRONG, ENDS_EARLY, "DIFFERS", "worse"),
+        (ENDS_EARLY, ENDS_LATE, "DIFFERS", "worse"),
         (WRONG, CRASH, "DIFFERS", "worse"),
         (UNDECIDED, None, "NOT_COMPARED", "open"),
         (NO_STATE, NO_STATE, "AS_BEFORE", "fine"),
@@ -92,6 +96,7 @@ def outcomes(checks: list[Check]) -> list[str]:
         ({"load_cpu_ratio": Outcome.REGRESSED}, ["REGRESSED", "PASS", "PASS"]),
         ({"load_cpu_ratio": Outcome.INCONCLUSIVE}, ["INCONCLUSIVE", "PASS", "PASS"]),
         ({"peak_pss_bytes": Outcome.REGRESSED}, ["PASS", "REGRESSED", "PASS"]),
+        ({"growth_bytes_per_batch": Outcome.NOT_COMPARED}, ["PASS", "NOT_COMPARED", "PASS"]),
         ({"first_batch_s": Outcome.REGRESSED}, ["PASS", "PASS", "REGRESSED"]),
         ({"first_batch_s": Outcome.NOT_COMPARED}, ["PASS", "PASS", "NOT_COMPARED"]),
     ],
