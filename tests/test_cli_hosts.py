@@ -243,7 +243,9 @@ def test_logs_that_cannot_be_compared_are_refused(netpipe: Netpipe, tmp_path: Pa
     path, *_ = logs(tmp_path, 0.4)
     copy = tmp_path / "copy.jsonl"
     # A long log is merged into fewer windows.
-    copy.write_text(path.read_text() + "".join(line(make_window(99 + n)) for n in range(30)))
+    copy.write_text(
+        path.read_text() + "".join(line(make_window(99 + n, host="node-0")) for n in range(30))
+    )
     (measured,) = files(tmp_path, make_measurement())
     measured.write_text(json.dumps(json.loads(measured.read_text()), indent=2))
     for other, message in (

@@ -95,6 +95,19 @@ def test_memory_that_begins_to_grow_is_a_line(
     assert "grows: 2400 batches" in said[place - 1]
 
 
+def test_ctrl_c_keeps_the_exit_code_of_the_verdict(
+    netpipe: Netpipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may come at any moment, not only while the command waits."""
+
+    def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("netpipe.reporting.training_table.growth_lines", interrupt)
+    path = write_log(tmp_path / "run.jsonl", make_window())
+    assert netpipe("watch", path).exit_code == 1
+
+
 def test_the_lines_of_a_run_that_has_ended(netpipe: Netpipe, tmp_path: Path) -> None:
     """Without a terminal, the latest window is a line, and the command ends with the run."""
     path = write_log(tmp_path / "run.jsonl", *map(of_ended, range(9)))

@@ -28,30 +28,29 @@ _POLL_S: Final = 1.0
 def watch(path: Path, *, once: bool) -> None:
     """Follow a training run that netpipe.watch logs, and say why it waits.
 
-    FILE is the log of one process. FOLDER holds a log (*.jsonl) for each process of a training; the
-    one whose loader makes the others wait is named. Ends with Ctrl-C, or with the run if it runs on
-    this host.
+    FILE is the log of one process. FOLDER holds a log (*.jsonl) for each process of a training run;
+    the one whose loader makes the others wait is named. Ends with Ctrl-C, or with the run if it
+    runs on this host.
     """
     from netpipe.watching.logs import Logs
 
     logs = Logs(path)
-    if once:
-        output.print(_render(logs))
-    elif can_draw(output) and not os.environ.get("CI"):
-        _draw(logs)
-    else:
-        _print_lines(logs)
+    with suppress(KeyboardInterrupt):
+        if once:
+            output.print(_render(logs))
+        elif can_draw(output) and not os.environ.get("CI"):
+            _draw(logs)
+        else:
+            _print_lines(logs)
     sys.exit((FINE, INCONCLUSIVE, FAILED)[_judge(logs).severity])
 
 
 def _follow(logs: "Logs") -> Iterator[list[tuple[str, "Window"]]]:
-    """Yield the latest windows, and each second the new ones, until the run ends or Ctrl-C."""
-    new = [(name, windows[-1]) for name, windows in logs.windows.items()]
-    with suppress(KeyboardInterrupt):
-        yield new
-        while len(logs.find_ended()) < len(logs.windows):
-            time.sleep(_POLL_S)
-            yield logs.read()
+    """Yield the latest windows, and each second the new ones, until the run ends."""
+    yield [(name, windows[-1]) for name, windows in logs.windows.items()]
+    while len(logs.find_ended()) < len(logs.windows):
+        time.sleep(_POLL_S)
+        yield logs.read()
 
 
 def _draw(logs: "Logs") -> None:

@@ -89,7 +89,7 @@ def judge_hosts(measurements: Mapping[str, Sequence[Measurement]]) -> HostsVerdi
 
 
 def _refuse_others(measurements: Mapping[str, Sequence[Measurement]]) -> None:
-    """Raise an InputError if a host's measurements are copies, or belong to another training."""
+    """Raise an InputError if a host's measurements are copies, or of another training run."""
     pairs = [(host, each) for host, found in measurements.items() for each in found]
     first, expected = pairs[0]
     for number, (host, found) in enumerate(pairs):

@@ -48,7 +48,7 @@ class Log:
         # The line at this place may have begun before it.
         self._is_within = self._at > 0
         self._first_damaged: bytes | None = None
-        self._has_windows = False
+        self._process: tuple[str, int] | None = None
 
     def read(self) -> Iterator[Window]:
         """Yield the windows that were written since the last call.
@@ -59,19 +59,34 @@ class Log:
         Raises:
             InputError: The file is not a log of netpipe.watch, or a newer netpipe wrote it.
         """
-        with self.path.open("rb") as file:
+        try:
+            opened = self.path.open("rb")
+        except FileNotFoundError:  # It was removed; another run may write it again.
+            self._at, self._process, self._first_damaged = 0, None, None
+            return
+        except OSError as error:
+            raise InputError(self.path, "file", "be readable", error.strerror) from error
+        with opened as file:
             if file.seek(0, 2) < self._at:  # another run has replaced the file
-                self._at = 0
+                self._at, self._process, self._first_damaged = 0, None, None
             file.seek(self._at)
             while (line := file.readline(_MAX_LINE_BYTES)).endswith(b"\n"):
                 self._at += len(line)
                 if not self._is_within and (window := self._parse(line)):
-                    self._has_windows = True
+                    self._refuse_another_process(window)
                     yield window
                 self._is_within = False
-        if len(line) == _MAX_LINE_BYTES or not (self._has_windows or self._first_damaged is None):
+        if len(line) == _MAX_LINE_BYTES or not (self._process or self._first_damaged is None):
             start = quote((self._first_damaged or line)[:40])
             raise InputError(self.path, "file", _CONSTRAINT, start, _WAY_OUT)
+
+    def _refuse_another_process(self, window: Window) -> None:
+        """Raise an InputError if two processes write this log at the same time."""
+        before, self._process = self._process, (window.host, window.pid)
+        if before not in (None, self._process) and window.batches_before:
+            found = f"{window.pid} on {window.host} after {before[1]} on {before[0]}"
+            way_out = "Give each process a log of its own, in one folder"
+            raise InputError(self.path, "pid", "be that of one process", found, way_out)
 
     def _parse(self, line: bytes) -> Window | None:
         # A run that continues in the log of a killed run completes the line that was cut.
@@ -131,7 +146,7 @@ class Logs:
         if path not in self._logs:
             self._logs[path] = Log(path, _TAIL_BYTES)
         log = self._logs[path]
-        for window in log.read() if log else ():
+        for window in list(log.read()) if log else ():
             self.windows.setdefault(path.stem, deque(maxlen=_KEPT_WINDOWS)).append(window)
             yield path.stem, window
 

@@ -1,4 +1,4 @@
-"""Takes the windows of processes together, and judges the processes of a training. Pure."""
+"""Takes the windows of processes together, and judges the processes of a training run. Pure."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -33,7 +33,7 @@ def merge_worse(windows: Sequence[Window]) -> Window:
 
 
 def judge_together(processes: Mapping[str, Window]) -> Judged:
-    """Return why sorted processes of a training wait, and name the one that the others wait for.
+    """Return why sorted processes of a training run wait, and name the one they all wait for.
 
     A process that waits for another one in a collective does so in its step, so its device is not
     idle while its loop waits for a batch.

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from errno import EACCES
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -55,6 +56,43 @@ def test_another_run_may_replace_the_log(path: Path) -> None:
     assert len([*log.read()]) == 3
     write_log(path, make_window(9))
     assert numbers(log.read()) == [9]
+
+
+def test_a_log_of_several_processes_is_refused(path: Path) -> None:
+    """Their windows cannot be told apart; another run may go on in the log of an earlier one."""
+    mine, other = make_window(1), make_window(2, pid=8)
+    assert len([*Log(write_log(path, mine, make_window(0, pid=8), other)).read()]) == 3
+    with pytest.raises(InputError, match=r"pid must be that of one process; found 8 .* after 7 "):
+        list(Log(write_log(path, mine, other)).read())
+    write_log(path.with_name("other.jsonl"), mine)
+    with pytest.warns(UserWarning, match="left out: .*pid must be that of one process"):
+        assert {*Logs(path.parent).windows} == {"other"}
+
+
+def test_a_log_may_be_removed_and_written_again(path: Path) -> None:
+    """Until the next run writes its first line, there is nothing new."""
+    log = Log(write_log(path, *map(make_window, range(3))))
+    with path.open("a") as file:
+        file.write("damaged\n")
+    assert len([*log.read()]) == 3
+    path.unlink()
+    assert not [*log.read()]
+    path.touch()
+    assert not [*log.read()]
+    write_log(path, make_window(9, pid=8))
+    assert numbers(log.read()) == [9]
+
+
+def test_an_unreadable_log_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is that of a wrong file, which a folder of logs leaves out."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(EACCES, "Permission denied")
+
+    log = Log(write_log(path, make_window()))
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match="file must be readable; found Permission denied"):
+        list(log.read())
 
 
 def test_only_the_end_of_a_long_log_is_read(path: Path) -> None:

@@ -151,7 +151,7 @@ class _WatchedLoader(Watcher):
 def _training_loop_iteration(
     original: _Function, jax_device_state: Any, python_vars: Any, immutable_data: Any
 ) -> Any:
-    """Watch the batches and steps of a training, of any dataset type, if a folder is set."""
+    """Watch the batches and steps of a training run, of any dataset type, if a folder is set."""
     loader, folder = python_vars["data_loader"], immutable_data["config"].netpipe_watch_dir
     if folder and not isinstance(loader, _WatchedLoader):
         load = partial(loader.load_next_batch, rampup_manager=python_vars["rampup_manager"])
