@@ -11,6 +11,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -406,13 +407,28 @@ def test_a_full_disk_behind_standard_output_is_one_line(words: list[str]) -> Non
     assert (done.returncode, done.stderr) == (2, f"netpipe: {NO_SPACE}\n")
 
 
+@pytest.mark.parametrize("words", [["lint", "--help"], ["devices"]], ids=" ".join)
+def test_a_closed_pipe_has_no_verdict(words: list[str]) -> None:
+    """`netpipe ... | head` ends as SIGPIPE would end it; 1 would mean a regression."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "netpipe", *words]
+    done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, click.Abort])
 def test_an_interrupted_command_has_no_verdict(
-    netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    netpipe: Netpipe,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    error: type[BaseException],
 ) -> None:
     """Ctrl-C ends a command with 130; click's 1 would mean a regression."""
 
     def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+        raise error
 
     monkeypatch.setattr("netpipe.workload.inspection.inspect", interrupt)
     assert netpipe("inspect", tmp_path).exit_code == 130

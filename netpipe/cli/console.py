@@ -47,6 +47,10 @@ def _open_null(mode: str) -> TextIO:
 class PrintableConsole(Console):
     """Makes all text printable but keeps rich's own control codes."""
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to the command to end; rich would exit with 1."""
+        raise BrokenPipeError
+
     def render(
         self, renderable: RenderableType, options: ConsoleOptions | None = None
     ) -> Iterator[Segment]:
@@ -162,8 +166,12 @@ class ErrorReportingGroup(click.Group):
             with warnings.catch_warnings(action="default", category=UserWarning):
                 warnings.showwarning = _print_warning
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
-            sys.exit(128 + signal.SIGINT)  # click's 1 would mean a regression
+        # click's 1 would mean a regression.
+        except (KeyboardInterrupt, click.Abort):
+            sys.exit(128 + signal.SIGINT)
+        except BrokenPipeError:
+            sys.stdout = _open_null("w")  # Flushing would fail again at exit, with a traceback.
+            sys.exit(128 + signal.SIGPIPE)
         except NetpipeError as error:
             message = str(error)
         except ModuleNotFoundError as error:
