@@ -181,7 +181,8 @@ def build_model(evidence: Evidence, side: str = Side.UNMODIFIED) -> LoaderModel:
     model = LoaderModel(
         stages,
         workers=1 if side == Side.ONE_WORKER else count_workers(evidence.graph),
-        threads=count_threads(evidence.graph),
+        # A pipeline that is given workers loses its reader threads.
+        threads=0 if side == Side.ONE_WORKER else count_threads(evidence.graph),
         reads=evidence.reads,
         cores=evidence.cores,
         # Waiting threads reveal nothing about the lock, so assume that all computing holds it.

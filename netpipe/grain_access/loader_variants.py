@@ -162,8 +162,9 @@ def choose_workers(loader: Callable[..., Any], workers: int, target: str) -> Loa
             f"{target}: must have a parameter `workers`, or return a Grain pipeline, so that the "
             "number of its workers can be chosen; found neither. Add it, or omit --workers"
         )
-    has_none = not graph.of_kind("ProcessPrefetch", "DataLoader") and not graph.other_workers
-    return loader if has_none and not workers else with_workers(loader, graph, workers)
+    if not (workers or graph.of_kind("ProcessPrefetch", "DataLoader") or graph.other_workers):
+        return loader
+    return with_workers(loader, graph, workers, keeps_threads=True)
 
 
 def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:

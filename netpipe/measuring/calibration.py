@@ -21,6 +21,8 @@ from netpipe.results.measurement import CalibrationTurns
 VERSION: Final = "reference-loader/1"
 # Short compared with changes in the machine's load; long compared with a pull.
 _TURN_S = 0.02
+# A loader that only sleeps may seem to take less CPU time than reading the clocks.
+_MIN_CPU_S = 1e-9
 _MAX_FILLING_S = 2.0
 _REFERENCE_PIECES = 4
 # Six arrays, as in a batch of packed sequences.
@@ -69,7 +71,7 @@ class ReferenceLoader:
         reading_s = time.thread_time() - pulled_s
         load_s, workers_s, threads_s = spent.tolist()
         return CalibrationTurns(
-            (load_s - threads_s - here_s - reading_s) / pulled,
+            max(_MIN_CPU_S, load_s - threads_s - here_s - reading_s) / pulled,
             (workers_s + threads_s + here_s) / batches,
         )
 

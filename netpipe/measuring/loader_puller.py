@@ -97,6 +97,7 @@ class Puller:
         longest_start_s: The same for the slowest start.
         start_cpu_s: CPU seconds of this process and its descendants until the first batch.
         epoch_batches: Number of batches in the last epoch that ended; None until one ends.
+        first_epoch_batches: Number in the first one, which is the same in each measurement.
         wanted_workers: The `num_workers` of a torch loader, which stops idle workers; else 0.
     """
 
@@ -105,6 +106,7 @@ class Puller:
         self.pulled = self.restarts = self._epoch_began = 0
         self.latest: deque[Batch] = deque(maxlen=_LATEST_BATCHES)
         self.epoch_batches: int | None = None
+        self.first_epoch_batches: int | None = None
         self._ignored_pids: tuple[int, ...] = ()
         started, threads = clock(), threading.active_count()
         self._thread_cpu_s: dict[int, float] = {}
@@ -213,6 +215,7 @@ class Puller:
             batch = next(self._iterator)
         except StopIteration:
             self.epoch_batches = self.pulled - self._epoch_began
+            self.first_epoch_batches = self.first_epoch_batches or self.epoch_batches
             batch = self.restart()
         except NetpipeError:
             raise

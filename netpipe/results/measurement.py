@@ -255,7 +255,7 @@ class Measurement(Document):
     trace: MayBeAbsent[str] = ""
     #: The stand-ins for a storage that the loader read from; times are then derived. Empty: none.
     storage: MayBeAbsent[str] = ""
-    #: Number of batches after which the loader last ended; null: it did not end.
+    #: Number of batches in the loader's first epoch; null: it did not end.
     epoch_batches: MayBeAbsent[PositiveCount | None] = None
     #: Whether the loader was not restarted inside a timed window.
     within_epochs: MayBeAbsent[bool] = True

@@ -15,7 +15,7 @@ from netpipe.jobs.heartbeat import UNWATCHED, Watch
 from netpipe.jobs.orders import read_orders
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
-from netpipe.measuring.training.token_counts import Counted, count_tokens
+from netpipe.measuring.training.token_counts import Counted, count_tokens, name_leaves
 from netpipe.throughput.figures import Tally, describe_arrays, most_behind, size_in_bytes
 
 _MEMORY_S: Final = 1.0
@@ -58,6 +58,12 @@ class LoaderRun:
         self._steady = self.puller.pull_until_steady(
             _LOOK_FRACTION * seconds, least=2, limit_s=seconds, tolerance=_AGREEMENT
         )
+        if not any(hasattr(leaf, "shape") for _, leaf in name_leaves(self.puller.first_batch)):
+            raise MisuseError(
+                "the loader must give arrays, whose tokens can be counted; found "
+                f"{type(self.puller.first_batch).__name__} without one. Convert its values, for "
+                "example with dataset.with_format('numpy')"
+            )
         self._balance = CpuBalance(self.puller, clock)
         self._restarts = 0  # An epoch that began during the warm-up is drained too.
 

@@ -145,6 +145,9 @@ def _explain_too_few_rounds(measurement: Measurement) -> str | None:
 
 
 def _explain_no_evidence(measurement: Measurement) -> str | None:
+    ended = [each.message for each in measurement.findings if each.name == "loader-ended"]
+    if ended and not isfinite(measurement.load_s_per_batch.low):
+        return ended[0]
     if measurement.batch_bytes == 0:
         return "the loader's batches are empty"
     if not measurement.losses_are_finite:

@@ -183,3 +183,12 @@ def test_one_worker_is_modelled_by_its_own_blocks() -> None:
     assert model.workers == 1
     assert model.send_s == pytest.approx(0.046 - 0.040)
     assert build_model(measured).workers == 0
+
+
+def test_a_worker_has_no_reader_threads() -> None:
+    """A pipeline that is given workers loses its threads, so workers help all the more."""
+    graph = Graph((node(0, "ToIter", num_threads=16), *WITHOUT_WORKERS.nodes[1:]))
+    variants = turns(unmodified=block(0.040), one_worker=replace(WHOLE))
+    measured = evidence(graph=graph, times=TIMES, scaling=SCALING, variants=variants)
+    assert build_model(measured, "one-worker").threads == 0
+    assert build_model(measured).threads == 16

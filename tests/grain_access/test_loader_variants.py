@@ -111,6 +111,8 @@ def test_the_workers_of_any_pipeline_can_be_chosen() -> None:
     assert list(choose_workers(loaders.taking_workers, 2, "x")()) == ["2 workers"]
     made = read_graph(choose_workers(loaders.plain, 2, "x")())
     assert made.of_kind("ProcessPrefetch")[0].parameters["num_workers"] == 2
+    threads = count_threads(read_graph(loaders.threaded()))
+    assert count_threads(read_graph(choose_workers(loaders.threaded, 2, "x")())) == threads > 0
     assert choose_workers(loaders.plain, 0, "x") is loaders.plain
     with pytest.raises(MisuseError, match=r"^a\.py:b: must have a parameter `workers`"):
         choose_workers(list, 2, "a.py:b")

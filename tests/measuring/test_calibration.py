@@ -299,3 +299,10 @@ def test_two_real_loaders_have_separate_costs(workers: int) -> None:
         reference.close()
         puller.close()
     assert set(ProcessTree().worker_pids) <= before
+
+
+def test_a_cost_is_never_negative(rig: Rig) -> None:
+    """A loader that only sleeps may cost less than the reading of the clocks is thought to."""
+    rig.loader._cpu_s = -1e-6
+    turns = rig.reference.measure_beside(rig.puller, 1.0, rig.clock)
+    assert 0 < turns.load_cpu_s_per_batch < 1e-9

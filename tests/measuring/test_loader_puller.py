@@ -13,7 +13,7 @@ from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring import loader_puller
 from netpipe.measuring.loader_puller import _MAX_BATCHES, PulledBatches, Puller
 from tests.fakes import FakeClock, FakeProcesses
-from tests.measuring.simulated import AMPLE_S, paced, start_puller
+from tests.measuring.simulated import AMPLE_S, BATCH, paced, start_puller
 
 
 def test_pulling_flat_out_notes_every_gap(clock: FakeClock) -> None:
@@ -378,3 +378,12 @@ def test_closing_stops_the_loader(clock: FakeClock) -> None:
     for made in (closable, [1, 2, 3]):
         Puller(lambda made=made: made, clock).close()  # type: ignore[misc]
     assert events == ["made", "closed"]
+
+
+def test_the_first_epoch_is_remembered(clock: FakeClock) -> None:
+    """Epochs may differ in length, and measurements of hosts are compared by the first one."""
+    epochs = iter([3, 2, 2])
+    puller = Puller(lambda: paced(clock, [0.1] * next(epochs), BATCH), clock)
+    for _ in range(4):
+        puller.pull()
+    assert (puller.first_epoch_batches, puller.epoch_batches) == (3, 2)

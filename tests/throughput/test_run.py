@@ -288,3 +288,16 @@ def test_a_turn_does_not_count_what_buffers_give(
     running.take_turn(0.5)
     with pytest.raises(MisuseError, match="buffers must run empty"):
         running.tally()
+
+
+@pytest.mark.parametrize("batch", [{"input_ids": [[1, 2], [3, 4]]}, ["a text", "another"]])
+def test_a_batch_without_an_array_is_misuse(clock: FakeClock, batch: object) -> None:
+    """Lists would count as one token each, and counting them would take most of the time."""
+
+    def batches() -> Iterator[object]:
+        while True:
+            clock.sleep(0.01)
+            yield batch
+
+    with pytest.raises(MisuseError, match=f"must give arrays.*found {type(batch).__name__}"):
+        run(batches, 1.0, clock)

@@ -278,6 +278,7 @@ TIME, NAMED = "a larger budget", "what the message names"
     [
         ({"rounds": 2}, "only 2 rounds", TIME),
         ({"rounds": 1}, "only 1 round ", TIME),
+        ({"rounds": 2, "findings": (Finding("loader-ended", "it ended"),)}, "it ended", NAMED),
         ({"batch_bytes": 0}, "empty", NAMED),
         ({"losses_are_finite": False}, "NaN or infinite", NAMED),
         ({"gpu": GpuHealth((1980.0,), (71.0,), 0, (), (4711, 4712))}, "4711, 4712", NAMED),

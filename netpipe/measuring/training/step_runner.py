@@ -35,7 +35,7 @@ _QUIET_STEPS = 3
 _MIN_WARM_UP_STEPS = 4
 _MAX_WARM_UP_STEPS = 30
 # Kinds of numpy dtypes that a device cannot hold: objects, text, dates.
-_NOT_NUMERIC = "OSUMm"
+_NOT_NUMERIC = "OSUTMm"
 
 
 def first_array(aux: Aux) -> jax.Array:
@@ -136,7 +136,7 @@ def _part_of_process(array: jax.Array) -> jax.Array:
 
 def batch_bytes(batch: Batch) -> int:
     """Return the bytes of a batch's arrays (of any library), or of its objects without arrays."""
-    leaves = jax.tree.leaves(batch)
+    leaves = [leaf for _, part in name_leaves(batch) for leaf in jax.tree.leaves(part)]
     sizes = [size for leaf in leaves if isinstance(size := getattr(leaf, "nbytes", None), int)]
     return sum(sizes) if sizes else sum(map(sys.getsizeof, leaves))
 
@@ -324,11 +324,14 @@ class StepRunner:
         """Return the seconds per step, with a transfer of a cached host batch before each step.
 
         The clock starts when the first step, whose transfer nothing hides, is done and the next one
-        is running, so the device is busy throughout.
+        is running, so the device is busy throughout. With a step that has its own `wait`, both are
+        done, because it cannot be asked.
         """
         batches = self._take(self._host, steps + 2)
         first, last = (self.advance(self._to_device(batch)) for batch in batches[:2])
         jax.block_until_ready(first)
+        if isinstance(last, Waited):
+            last.block_until_ready()
         # The second step counts if it is still running; otherwise, one more step is timed.
         timed = batches[2:] if is_ready(last) else batches[2:-1]
         started = self.clock()

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from inspect import getattr_static
+from inspect import getattr_static, iscoroutine, isgenerator
 from math import inf
 from queue import SimpleQueue
 from typing import Any
@@ -105,7 +105,13 @@ class BlockLength:
 def run_loop(loop: Loop, batches: Iterator[Batch], state: State, step: Step) -> None:
     """Run a loop; if it calls `next` itself, it may end with StopIteration."""
     with suppress(StopIteration):
-        loop(batches, state, step)
+        returned = loop(batches, state, step)
+        if isgenerator(returned) or iscoroutine(returned):
+            returned.close()
+            raise MisuseError(
+                "loop(batches, state, step) must train when it is called; found a "
+                f"{type(returned).__name__}. Call it in a function that runs it"
+            )
 
 
 def run_train_block(

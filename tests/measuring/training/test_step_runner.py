@@ -1,5 +1,6 @@
 """Running a step in every variation, on a clock that the step moves."""
 
+from collections import UserDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count, repeat
@@ -121,14 +122,23 @@ def test_the_device_of_a_step_that_waits_in_its_own_way(
 def test_arrays_are_copied_to_the_device_and_the_rest_is_kept() -> None:
     """Arrays of numbers become jax's; other arrays and leaves stay as they are."""
     names, objects = np.array(["a", "b"]), np.array([None, {}])
+    texts = names.astype(np.dtypes.StringDType())
     batch = {"x": np.arange(3, dtype=np.int32), "name": "a", "weight": 2}
-    moved = to_device({**batch, "names": names, "objects": objects})
+    moved = to_device({**batch, "names": names, "objects": objects, "texts": texts})
     assert isinstance(moved["x"], jax.Array)
     assert moved["x"].tolist() == [0, 1, 2]
     assert (moved["name"], moved["weight"]) == ("a", 2)
     assert moved["names"] is names
     assert moved["objects"] is objects
+    assert moved["texts"] is texts
     assert batch_bytes(batch) == 12
+
+
+@dataclass
+class Pair:
+    """A batch of one array."""
+
+    x: Any
 
 
 class ForeignArray:
@@ -139,6 +149,12 @@ class ForeignArray:
     def __array__(self, *_: Any, **__: Any) -> Any:
         """Give its values."""
         return np.arange(6, dtype=np.float32)
+
+
+def test_the_bytes_of_a_batch_that_jax_takes_for_a_leaf() -> None:
+    """The fields of a dataclass and the values of a mapping count."""
+    array = np.zeros(4, np.float32)
+    assert batch_bytes(UserDict(x=array)) == batch_bytes(Pair(array)) == 16
 
 
 def test_arrays_of_other_libraries_are_arrays() -> None:
@@ -425,3 +441,15 @@ def test_a_step_may_donate_its_batch(step: CountingStep, donated: bool) -> None:
     stepper.measure_synced_s(3)
     stepper.measure_transfer_s(3)
     assert int(stepper.state) == before + 3 + 3 + 5
+
+
+def test_the_transfer_before_a_synchronous_step_is_not_shortened(clock: FakeClock) -> None:
+    """A step with its own `wait` cannot be asked whether it is done; this one is, when called."""
+
+    def step(state: int, batch: Any) -> tuple[int, Any]:
+        clock.sleep(2.0)
+        return state, batch
+
+    step.wait = lambda aux: aux  # type: ignore[attr-defined]
+    stepper = StepRunner(lambda: (0, step), HOST_BATCHES, clock)
+    assert [stepper.measure_transfer_s(steps) for steps in (1, 2, 3)] == [2.0, 2.0, 2.0]

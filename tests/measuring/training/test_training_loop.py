@@ -317,3 +317,22 @@ def test_a_loop_may_take_its_batches_with_next() -> None:
             state, _ = step(state, next(batches))
 
     assert len(train(endless_loop)[0].steps_s) == STEPS
+
+
+def _generating_loop(batches: Iterator[Any], state: Any, step: Any) -> Iterator[Any]:
+    for batch in batches:
+        state, aux = step(state, batch)
+        yield aux
+
+
+async def _awaiting_loop(batches: Iterator[Any], state: Any, step: Any) -> None:
+    late_reading_loop(batches, state, step)
+
+
+@pytest.mark.parametrize(
+    ("loop", "kind"), [(_generating_loop, "generator"), (_awaiting_loop, "coroutine")]
+)
+def test_a_loop_must_train_when_it_is_called(loop: Any, kind: str) -> None:
+    """A generator or an async function does nothing yet."""
+    with pytest.raises(MisuseError, match=f"found a {kind}. Call it in a function that runs it"):
+        train(loop)
