@@ -34,6 +34,6 @@ def perf_tests_of(project: Path, *words: str) -> "subprocess.CompletedProcess[st
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider",
          "--netpipe-data", "data", "--netpipe-budget", "2", *words],
         cwd=project,
-        env={**environment, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(project)},
+        env={**environment, "COLUMNS": "200", "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(project)},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

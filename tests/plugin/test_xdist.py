@@ -110,8 +110,11 @@ def test_a_file_that_cannot_be_imported_is_reported_once(project: Project) -> No
     result.assert_outcomes(passed=1, errors=1)
 
 
-def test_timed_and_inconclusive_tests_in_a_worker(project: Project) -> None:
+def test_timed_and_inconclusive_tests_in_a_worker(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A test that requests a timed fixture fails with the remedy; an inconclusive one skips."""
+    monkeypatch.setenv("COLUMNS", "300")  # Outside CI, pytest cuts the lines of its summary.
     project.has("""
         import pytest
         from netpipe.errors import InconclusiveError
