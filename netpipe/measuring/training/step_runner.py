@@ -34,6 +34,8 @@ _QUIET_STEPS = 3
 # The time limit applies only from this step on.
 _MIN_WARM_UP_STEPS = 4
 _MAX_WARM_UP_STEPS = 30
+# Copies of donated batches need as much memory beside the model.
+_MIN_COPIES, _MAX_COPIED_BYTES = 4, 1 << 30
 # Kinds of numpy dtypes that a device cannot hold: objects, text, dates.
 _NOT_NUMERIC = "OSUTMm"
 
@@ -281,9 +283,13 @@ class StepRunner:
                 self.runs_in_a_thread = False
 
     def _take(self, batches: Iterator[Batch], count: int) -> list[Batch]:
-        """Take `count` batches, as copies if the step donates its batch."""
-        taken = list(islice(batches, count))
-        return jax.block_until_ready(copy_tree(taken)) if self.donates_batches else taken
+        """Take `count` batches; if the step donates them, take copies, and fewer large ones."""
+        if not self.donates_batches:
+            return list(islice(batches, count))
+        first = next(batches)
+        most = max(_MIN_COPIES, _MAX_COPIED_BYTES // max(1, batch_bytes(first)))
+        copies: list[Batch] = copy_tree([first, *islice(batches, min(count, most) - 1)])
+        return list(jax.block_until_ready(copies))
 
     def measure_resident_s(self, steps: int, *, probes: bool = True) -> float:
         """Return the seconds per step on resident batches, waiting only once, at the end.
@@ -318,7 +324,7 @@ class StepRunner:
         started = self.clock()
         for batch in batches:
             jax.block_until_ready(self.advance(batch))
-        return (self.clock() - started) / steps
+        return (self.clock() - started) / len(batches)
 
     def measure_transfer_s(self, steps: int) -> float:
         """Return the seconds per step, with a transfer of a cached host batch before each step.
@@ -338,7 +344,7 @@ class StepRunner:
         for batch in timed:
             last = self.advance(self._to_device(batch))
         jax.block_until_ready(last)
-        return (self.clock() - started) / steps
+        return (self.clock() - started) / (len(batches) - 2)
 
     def measure_shadow_s(self, steps: int, puller: Puller, step_s: float) -> float:
         """Return the seconds per step on resident batches while this thread pulls the loader.

@@ -443,6 +443,20 @@ def test_a_step_may_donate_its_batch(step: CountingStep, donated: bool) -> None:
     assert int(stepper.state) == before + 3 + 3 + 5
 
 
+def test_few_large_batches_are_donated_at_once(
+    step: CountingStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Copies for a whole block may not fit beside the model; the time per step stays correct."""
+    monkeypatch.setattr(step_runner, "_MAX_COPIED_BYTES", 0)
+    stepper = StepRunner(lambda: (0, step), HOST_BATCHES, step.clock)
+    stepper.donates_batches = True
+    for measure in (stepper.measure_resident_s, stepper.measure_synced_s):
+        before = len(step.batches)
+        assert measure(20) == pytest.approx(STEP_S)
+        assert len(step.batches) == before + 4
+    assert stepper.measure_transfer_s(20) == pytest.approx(STEP_S)
+
+
 def test_the_transfer_before_a_synchronous_step_is_not_shortened(clock: FakeClock) -> None:
     """A step with its own `wait` cannot be asked whether it is done; this one is, when called."""
 
