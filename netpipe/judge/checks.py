@@ -89,7 +89,7 @@ def check_speed(
         outcome = str(found.outcome)
         is_faster = question == "faster" and found.outcome is Outcome.IMPROVED
         if found.outcome in NO_WORSE and not is_faster:
-            # Memory is not the same if only its peak was judged, and not its growth.
+            # Memory passes only if its growth was judged too, not only its peak.
             is_whole = not any(each.outcome in UNJUDGED for each in compared)
             outcome = outcome if is_whole else NOT_COMPARED
         if not timed and found.outcome is Outcome.REGRESSED:

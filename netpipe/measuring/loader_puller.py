@@ -97,7 +97,7 @@ class Puller:
         longest_start_s: The same for the slowest start.
         start_cpu_s: CPU seconds of this process and its descendants until the first batch.
         epoch_batches: Number of batches in the last epoch that ended; None until one ends.
-        first_epoch_batches: Number in the first one, which is the same in each measurement.
+        first_epoch_batches: Number of batches in the first one, by which hosts are compared.
         wanted_workers: The `num_workers` of a torch loader, which stops idle workers; else 0.
     """
 

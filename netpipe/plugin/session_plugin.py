@@ -53,7 +53,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Report a skipped test, because another version may skip it."""
+    """Report a skipped test as missing, because another version may skip it."""
     request = read_request()
     if request is not None and report.skipped and not Path(request.result).exists():
         write_result(request, error_document("missing", "the test is skipped"))

@@ -104,7 +104,7 @@ class WorkProfile(Document):
     arrays: Mapping[str, str] = field(default_factory=dict)
     #: A digest of each counted batch; empty if the batches differ between processes.
     contents: MayBeAbsent[tuple[Text, ...]] = ()
-    #: Number of batches in an epoch; None if it has more than 64 and the loader has no length.
+    #: Number of batches in an epoch; None if it has at least 64 and the loader has no length.
     epoch_batches: MayBeAbsent[PositiveCount | None] = None
     #: The lowest and the highest count, by kind and part, if processes differ.
     dropped: Mapping[str, Mapping[str, tuple[Amount, Amount]]] = field(default_factory=dict)
@@ -136,7 +136,7 @@ class WorkProfile(Document):
         return (
             KINDS["epoch_batches"].format(self.epoch_batches)
             if self.epoch_batches
-            else (f"at least {MAX_EPOCH_BATCHES} batches")
+            else f"at least {MAX_EPOCH_BATCHES} batches"
         )
 
     @property

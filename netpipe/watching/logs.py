@@ -49,6 +49,7 @@ class Log:
         self._is_within = self._at > 0
         self._first_damaged: bytes | None = None
         self._process: tuple[str, int] | None = None
+        self._earlier = set[tuple[str, int]]()
 
     def read(self) -> Iterator[Window]:
         """Yield the windows that were written since the last call.
@@ -81,9 +82,12 @@ class Log:
             raise InputError(self.path, "file", _CONSTRAINT, start, _WAY_OUT)
 
     def _refuse_another_process(self, window: Window) -> None:
-        """Raise an InputError if two processes write this log at the same time."""
+        """Raise an InputError if a process goes on after another one wrote to this log."""
         before, self._process = self._process, (window.host, window.pid)
-        if before not in (None, self._process) and window.batches_before:
+        if before in (None, self._process):
+            return
+        self._earlier.add(before)
+        if self._process in self._earlier and window.batches_before:
             found = f"{window.pid} on {window.host} after {before[1]} on {before[0]}"
             way_out = "Give each process a log of its own, in one folder"
             raise InputError(self.path, "pid", "be that of one process", found, way_out)

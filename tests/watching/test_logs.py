@@ -60,10 +60,11 @@ def test_another_run_may_replace_the_log(path: Path) -> None:
 
 def test_a_log_of_several_processes_is_refused(path: Path) -> None:
     """Their windows cannot be told apart; another run may go on in the log of an earlier one."""
-    mine, other = make_window(1), make_window(2, pid=8)
-    assert len([*Log(write_log(path, mine, make_window(0, pid=8), other)).read()]) == 3
-    with pytest.raises(InputError, match=r"pid must be that of one process; found 8 .* after 7 "):
-        list(Log(write_log(path, mine, other)).read())
+    mine, other, again = make_window(1), make_window(1, pid=8), make_window(2)
+    # The first window of the later run may be lost on a full disk.
+    assert len([*Log(write_log(path, mine, other)).read()]) == 2
+    with pytest.raises(InputError, match=r"pid must be that of one process; found 7 .* after 8 "):
+        list(Log(write_log(path, mine, other, again)).read())
     write_log(path.with_name("other.jsonl"), mine)
     with pytest.warns(UserWarning, match="left out: .*pid must be that of one process"):
         assert {*Logs(path.parent).windows} == {"other"}

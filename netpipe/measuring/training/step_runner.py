@@ -34,7 +34,7 @@ _QUIET_STEPS = 3
 # The time limit applies only from this step on.
 _MIN_WARM_UP_STEPS = 4
 _MAX_WARM_UP_STEPS = 30
-# Copies of donated batches need as much memory beside the model.
+# Donated batches are copied, and the copies must fit beside the model.
 _MIN_COPIES, _MAX_COPIED_BYTES = 4, 1 << 30
 # Kinds of numpy dtypes that a device cannot hold: objects, text, dates.
 _NOT_NUMERIC = "OSUTMm"
