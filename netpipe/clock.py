@@ -1,24 +1,13 @@
 """Clocks, which are injected so that tests can control time."""
 
 import time
-from typing import Protocol
 
 
-class Clock(Protocol):
-    """A monotonic clock in seconds."""
+class Clock:
+    """A monotonic clock in seconds: the machine's, unless a subclass overrides it."""
 
     def __call__(self) -> float:
         """Return the seconds since an arbitrary, fixed moment."""
-
-    def sleep(self, duration_s: float) -> None:
-        """Return after `duration_s` seconds."""
-
-
-class MonotonicClock:
-    """The machine's monotonic clock."""
-
-    def __call__(self) -> float:
-        """Return the seconds since the machine started."""
         return time.monotonic()
 
     def sleep(self, duration_s: float) -> None:

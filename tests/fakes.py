@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable
 
+from netpipe.clock import Clock
 
-class FakeClock:
+
+class FakeClock(Clock):
     """A clock that stands still between calls of `sleep`."""
 
     def __init__(self) -> None:

@@ -48,13 +48,13 @@ main()
 """
 CHILD = """
 import time
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.jobs.progress import ProgressWriter
 from netpipe.jobs.registry import read_request
 from netpipe.jobs.request import progress_file, write_result
 from tests.measurements import EMULATED, make_measurement
 request = read_request()
-doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
+doing = ProgressWriter(progress_file(request), Clock()).enter_phase
 def wait_until_shown(phase):
     ends_s = time.monotonic() + 60
     while not progress_file(request).with_name(phase).exists():

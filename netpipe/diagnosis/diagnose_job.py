@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.device.host import this_host
 from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.experiments.start_up import observe_start
@@ -22,7 +22,7 @@ def investigate(
         # Imported late: this imports grain, which is part of the start if loader() imports it.
         from netpipe.diagnosis.investigation import Investigation
 
-        cores, clock = this_host().cores, MonotonicClock()
+        cores, clock = this_host().cores, Clock()
         investigation = Investigation(factories.loader, request, cores, clock, watch)
         findings = replace(investigation.run(), start_up=start_up).to_document()
     return {request.kind: findings}

@@ -3,7 +3,7 @@
 from contextlib import ExitStack
 from typing import Any, Final
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.duets.block_timers import BlockTimer, LoadTimer, StepTimer, TrainTimer, block_seconds
 from netpipe.duets.duet_request import BlockSize, DuetRequest
 from netpipe.jobs.code_origin import check_origin
@@ -44,7 +44,7 @@ def _make_timer(
     request: DuetRequest, factories: Factories, closing: ExitStack, watch: Watch
 ) -> tuple[BlockTimer, dict[str, Any]]:
     """Return a timer, and a description that the parent needs to compare the sides."""
-    clock, block_s = MonotonicClock(), block_seconds(request.duet_s)
+    clock, block_s = Clock(), block_seconds(request.duet_s)
     about = {"fingerprint": factories.fingerprint, "shares_cores": False}
     footprints = FootprintLog(clock)
     watch.enter_phase("making the loader")

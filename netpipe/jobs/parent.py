@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import psutil
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.device.shared_storages import SHARED_STORAGES
 from netpipe.errors import OutOfTimeError, SessionError
@@ -164,7 +164,7 @@ class Session:
         self._child, self.pid = child, child.pid
         self._request = request
         on_progress = progress or (lambda _: None)
-        self._reader = ProgressReader(progress_file(request), on_progress, MonotonicClock())
+        self._reader = ProgressReader(progress_file(request), on_progress, Clock())
         self._has_written = False
         self._cpu_s = 0.0
         self._next_listing = 0.0

@@ -11,7 +11,7 @@ from dataclasses import fields
 from pkgutil import resolve_name
 from typing import Any, Final, NamedTuple
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.errors import InputError, LoaderFailedError, NetpipeError
 from netpipe.files.text_files import quote
 from netpipe.jobs.cleanup import (
@@ -124,7 +124,7 @@ def run_job(request: SessionRequest, make_factories: Callable[[], Factories]) ->
         threading.Thread(
             target=_end_when_abandoned, args=[request], name="netpipe-parent-watch", daemon=True
         ).start()
-    progress = ProgressWriter(progress_file(request), MonotonicClock())
+    progress = ProgressWriter(progress_file(request), Clock())
     progress.enter_phase(f"importing {request.targets.get('loader', 'the loader')}")
     with ExitStack() as closing:
         try:

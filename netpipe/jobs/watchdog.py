@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from netpipe.clock import Clock, MonotonicClock
+from netpipe.clock import Clock
 from netpipe.jobs.cleanup import end_this_session
 from netpipe.jobs.failure import format_failure, format_frames
 from netpipe.jobs.heartbeat import Watch
@@ -75,7 +75,7 @@ class Watchdog(Watch):
         self, request: SessionRequest, clock: Clock | None = None, extra_s: float = 0.0
     ) -> None:
         self._request = request
-        self._clock = clock or MonotonicClock()
+        self._clock = clock or Clock()
         self._main = threading.get_ident()
         self._waits: dict[int, _Wait] = {}
         self._batches = 0

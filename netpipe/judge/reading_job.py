@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import jax
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.grain_access.batch_digests import digest, digest_rows
 from netpipe.grain_access.loader_variants import choose_workers, takes_parameters, with_one_epoch
@@ -61,7 +61,7 @@ def read_loader(request: ReadRequest, factories: Factories, _: ExitStack) -> dic
 
 def _read(request: ReadRequest, watch: Watch, make: Callable[[], Any]) -> dict[str, Any]:
     """Return the digests of the first batches, and whether there are no more."""
-    clock, batch = MonotonicClock(), None
+    clock, batch = Clock(), None
     found: dict[str, Any] = {"leaves": [], "rows": []}
     watch.note_wait(clock(), starts=True)
     iterator = iter(make())

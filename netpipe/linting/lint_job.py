@@ -5,7 +5,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.device.host import this_host
 from netpipe.grain_access.reader import make_loader
 from netpipe.grain_access.source_lines import record_source_lines
@@ -27,7 +27,7 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
         The `netpipe.lint/1` document under the key `lint`.
     """
     loader = factories.loader
-    clock = MonotonicClock()
+    clock = Clock()
     progress = ProgressWriter(progress_file(request), clock)
     progress.enter_phase("building the pipeline")
     with record_source_lines() as recording:

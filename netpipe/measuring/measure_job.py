@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.device.detection import local_device
 from netpipe.device.emulated_names import parse_accelerator
 from netpipe.errors import MisuseError
@@ -39,7 +39,7 @@ def measure_factories(
         write_result(request, {"measurement": complete.to_document()})
 
     with Watchdog(request) as watch:
-        clock, budget_s = MonotonicClock(), request.budget_s
+        clock, budget_s = Clock(), request.budget_s
         is_decided = is_clearly_healthy if request.stopping_rule == "clear" else None
         measured = measure(
             subject, device_of, budget_s, clock, closing, watch, trace, is_decided, report,

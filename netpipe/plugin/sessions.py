@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
-from netpipe.clock import Clock, MonotonicClock
+from netpipe.clock import Clock
 from netpipe.device.detection import find_device
 from netpipe.duets.parent import run_duet
 from netpipe.errors import OutOfTimeError
@@ -53,7 +53,7 @@ class TimeLimit:
     """A limit on the total time of several sessions."""
 
     limit_s: float
-    clock: Clock = field(default_factory=MonotonicClock)
+    clock: Clock = field(default_factory=Clock)
     _spent_s: float = 0.0
     _longest_s: float = 0.0
 
@@ -97,7 +97,7 @@ class LongPhases:
     ) -> None:
         self._report = report
         self._draw = draw
-        self._clock = clock or MonotonicClock()
+        self._clock = clock or Clock()
         self._doing = ""
         self._since_s = self._next_s = self._called_s = 0.0
         self._phases_s = defaultdict[str, float](float)

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.errors import MisuseError, describe_error
 from netpipe.grain_access.batch_digests import digest
 from netpipe.grain_access.loader_variants import takes_parameters
@@ -36,7 +36,7 @@ def run_loader(request: ResumeRequest, factories: Factories, closing: ExitStack)
     takes_workers = takes_parameters(factory, "workers")
     run: dict[str, Any] = {"takes_workers": takes_workers, "digests": [], "saves": {}}
     run["is_sharded"] = is_sharded
-    clock, states, first = MonotonicClock(), Path(request.states), request.restored or 0
+    clock, states, first = Clock(), Path(request.states), request.restored or 0
     kept = list[tuple[int, Any, bytes, float]]()
 
     def let_buffers_fill() -> None:

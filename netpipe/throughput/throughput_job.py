@@ -4,7 +4,7 @@ from contextlib import ExitStack
 from dataclasses import asdict
 from typing import Any
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.grain_access.loader_variants import choose_workers
 from netpipe.jobs.orders import open_channel
 from netpipe.jobs.targets import Factories
@@ -17,7 +17,7 @@ def measure_throughput(
     request: ThroughputRequest, factories: Factories, closing: ExitStack
 ) -> dict[str, Any]:
     """Measure a loader's steady state; return its counts, or none if the parent orders turns."""
-    loader, clock, seconds = factories.loader, MonotonicClock(), request.seconds
+    loader, clock, seconds = factories.loader, Clock(), request.seconds
     with Watchdog(request) as watch:
         if request.workers is not None:
             loader = choose_workers(loader, request.workers, str(request.targets["loader"]))

@@ -21,7 +21,7 @@ from statistics import median
 from threading import Event, Lock, Thread
 from typing import Any, Final, NamedTuple
 
-from netpipe.clock import Clock, MonotonicClock
+from netpipe.clock import Clock
 from netpipe.device.accelerators import peak_flops
 from netpipe.device.emulated_names import check_flops
 from netpipe.errors import MisuseError
@@ -88,7 +88,7 @@ class Watcher(Iterator[Any]):
         self._flops = None if flops_per_step is None else check_flops(flops_per_step)
         self._batches, self._iterator = batches, iter(batches)
         self._log = None if log is None else Path(log)
-        self._window_s, self._clock = window_s, clock or MonotonicClock()
+        self._window_s, self._clock = window_s, clock or Clock()
         self._given: deque[_Given] = deque()
         self._asked_s: float | None = None
         self._step: Any = None

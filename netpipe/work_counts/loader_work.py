@@ -24,7 +24,7 @@ import memray
 import numpy as np
 
 from netpipe import clock, jobs, measuring, work_counts
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis.experiments.instrumented_stages import observed
 from netpipe.diagnosis.experiments.stage_times import match_nodes
 from netpipe.errors import HarnessError, LoaderEndedError
@@ -149,7 +149,7 @@ def _find_stated_length(made: object) -> int | None:
 
 @contextmanager
 def _warmed_up(loader: LoaderFactory, watch: Watch) -> Iterator[Puller]:
-    puller = Puller(loader, MonotonicClock(), watch)
+    puller = Puller(loader, Clock(), watch)
     try:
         while puller.pulled < WARM_UP_BATCHES:
             puller.pull()

@@ -5,7 +5,7 @@ from importlib.metadata import version
 
 import jax
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.device.emulated_names import Flops, count_flops
 from netpipe.errors import describe_error
 from netpipe.measuring.loader_puller import Batch
@@ -26,7 +26,7 @@ def count_step_work(
 
     The FLOPs come from `flops` if known, otherwise from XLA, which counts a loop's body only once.
     """
-    runner = StepRunner(factory, batches, MonotonicClock(), synthetic)
+    runner = StepRunner(factory, batches, Clock(), synthetic)
     runner.warm_up(_WARM_UP_S)
     counts = {
         "step_kept_state_bytes": float(runner.kept_state_bytes),

@@ -10,7 +10,7 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis.experiments.read_scaling import _read_at_once, measure_read_scaling
 from netpipe.diagnosis.experiments.turns import TimeSlot
 from netpipe.errors import SessionError
@@ -28,7 +28,7 @@ def measure(loader: Any, clock: Any = None, budget_s: float = 60.0) -> Any:
         replace(stage_time(str(node), 0.001, node=node), calls_per_batch=1.0)
         for node in read_graph(made).nodes
     ]
-    return measure_read_scaling(made, times, TimeSlot(clock or MonotonicClock(), budget_s, inf))
+    return measure_read_scaling(made, times, TimeSlot(clock or Clock(), budget_s, inf))
 
 
 class Observed:
@@ -148,7 +148,7 @@ def test_a_read_that_does_not_fit_twice_says_nothing() -> None:
 
 def test_a_source_that_hangs_beside_others_costs_only_its_time() -> None:
     """The other levels do not begin, and nothing waits for the hanging reads."""
-    released, clock = Event(), MonotonicClock()
+    released, clock = Event(), Clock()
 
     class Hanging:
         def __getitem__(self, position: int) -> int:

@@ -6,7 +6,7 @@ from math import log
 import numpy as np
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis import investigation
 from netpipe.diagnosis.diagnose import compose_diagnosis
 from netpipe.diagnosis.diagnosis import MIN_EFFECT_FRACTION, Diagnosis
@@ -59,7 +59,7 @@ def diagnose(seed: int, monkeypatch: pytest.MonkeyPatch, *, with_step: bool) -> 
     measurement = make_measurement(load_s=0.0406) if with_step else None
     load_s = measurement.load_s_per_batch if measurement else None
     request = investigation_request(step_s=0.02, load_s=load_s)
-    made = Investigation(loaders.plain, request, 2, MonotonicClock(), UNWATCHED)
+    made = Investigation(loaders.plain, request, 2, Clock(), UNWATCHED)
     return compose_diagnosis(made.run().to_document(), measurement, LINT)
 
 

@@ -7,7 +7,7 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis import investigation
 from netpipe.diagnosis.diagnosis import Findings, Intervention
 from netpipe.diagnosis.experiments import pulling_threads, single_thread_run, turns
@@ -46,7 +46,7 @@ def _workers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def diagnosed(loader: Any) -> Findings:
     """Diagnose a loader in this process, on one core."""
-    return Investigation(loader, investigation_request(0.1), 1, MonotonicClock(), UNWATCHED).run()
+    return Investigation(loader, investigation_request(0.1), 1, Clock(), UNWATCHED).run()
 
 
 def intervention(found: Findings, name: str) -> Intervention:

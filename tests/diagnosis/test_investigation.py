@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis import investigation
 from netpipe.diagnosis.experiments import single_thread_run
 from netpipe.diagnosis.experiments.pulling_threads import FirstLook
@@ -34,9 +34,9 @@ from tests.fakes import FakeClock
 
 def investigation_of(loader: Any, start_s: float = 0.0) -> Investigation:
     """Return an investigation after its first look."""
-    made = Investigation(loader, investigation_request(), 2, MonotonicClock(), UNWATCHED)
+    made = Investigation(loader, investigation_request(), 2, Clock(), UNWATCHED)
     made._look = FirstLook(start_s, 0.01)
-    made._schedule = Schedule(MonotonicClock(), 1.0, UNWATCHED, MonotonicClock()())
+    made._schedule = Schedule(Clock(), 1.0, UNWATCHED, Clock()())
     return made
 
 
@@ -114,7 +114,7 @@ def test_a_failure_of_the_unmodified_loader_ends_the_session() -> None:
     with pytest.raises(SessionError, match="disk gone"):
         require_side("unmodified", SideBlocks({}, {"unmodified": "OSError: disk gone"}))
     with pytest.raises(SessionError, match=r"3 batches: .*disk gone"):
-        Investigation(loader, investigation_request(), 2, MonotonicClock(), UNWATCHED).run()
+        Investigation(loader, investigation_request(), 2, Clock(), UNWATCHED).run()
 
 
 class Slow:
@@ -184,9 +184,7 @@ def test_reading_without_threads_is_proposed_and_tried(
     made = turns(single_thread=single_s, two_threads=single_s, two_processes=single_s)
     monkeypatch.setattr(single_thread_run.SingleThreadRun, "measure_scaling", lambda *_: made)
     monkeypatch.setattr(investigation, "measure_in_turns", measure_in_turns)
-    session = Investigation(
-        loaders.data_loader, investigation_request(), 2, MonotonicClock(), UNWATCHED
-    )
+    session = Investigation(loaders.data_loader, investigation_request(), 2, Clock(), UNWATCHED)
     found = session.run()
     assert any(guess.kind == "no-threads" for guess in found.what_if) is proposes
     assert (found.verified is not None and found.verified.kind == "no-threads") is proposes

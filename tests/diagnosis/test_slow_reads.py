@@ -7,7 +7,7 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis import investigation
 from netpipe.diagnosis.experiments import single_thread_run, turns
 from netpipe.diagnosis.experiments.pulling_threads import FirstLook
@@ -43,7 +43,7 @@ def compute_for(monkeypatch: pytest.MonkeyPatch, cpu_s: float) -> None:
 def run_of(loader: Any = loaders.plain, *, is_rebuilt: bool = True) -> SingleThreadRun:
     """Return the single-thread run of a loader whose batches take 40 ms."""
     single_thread, graph = single_thread_variant(loader)
-    clock = MonotonicClock()
+    clock = Clock()
     look, schedule = FirstLook(0.0, BATCH_S), Schedule(clock, 60.0, UNWATCHED, clock())
     return SingleThreadRun(
         single_thread, Target("a", "b"), graph, is_rebuilt, look, schedule, UNWATCHED, []
@@ -118,7 +118,7 @@ class Session:
             return SideBlocks({side: [block(BATCH_S, 0.001)] * 3 for side in sides})
 
         monkeypatch.setattr(investigation, "measure_in_turns", measure_in_turns)
-        clock = MonotonicClock()
+        clock = Clock()
         self.made = Investigation(loader, investigation_request(), 2, clock, UNWATCHED)
         self.made._look = FirstLook(0.0, BATCH_S)
         self.made._schedule = Schedule(clock, 60.0, UNWATCHED, clock())
@@ -180,7 +180,7 @@ def test_a_loader_that_reads_from_a_bucket(monkeypatch: pytest.MonkeyPatch) -> N
     # It has no target to import.
     monkeypatch.setattr(single_thread_run, "SecondProcess", None)
     request = investigation_request(3.0)
-    found = Investigation(from_a_bucket, request, 2, MonotonicClock(), UNWATCHED).run()
+    found = Investigation(from_a_bucket, request, 2, Clock(), UNWATCHED).run()
     assert found.bottleneck.resource == LATENCY
     assert "Source" in (found.bottleneck.stage or "")
     assert found.reads is not None

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.duets.block_timers import LoadTimer
 from netpipe.measuring.loader_puller import Puller
 from netpipe.results.measurement import Interval
@@ -76,8 +76,8 @@ def test_each_block_answers_with_start_and_memory(
     description: dict[str, Any], expected: dict[str, Any]
 ) -> None:
     """Growth is its sure part, and is left out while it is not bounded."""
-    puller, footprints = Puller(duet_targets.quick, MonotonicClock()), Footprints(description)
-    timer = LoadTimer(puller, MonotonicClock(), 0.01, cast(Any, footprints))
+    puller, footprints = Puller(duet_targets.quick, Clock()), Footprints(description)
+    timer = LoadTimer(puller, Clock(), 0.01, cast(Any, footprints))
     block = timer.time_block(timer.size)
     assert block["once"] == {"first_batch_s": [puller.first_batch_s], **expected}
     assert footprints.readings == 1

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import grain
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis.experiments import pulling_threads
 from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree, process_cpu_s, read_host_cpu
@@ -51,7 +51,7 @@ def test_programs_of_a_loader_count(
             dataset = dataset.mp_prefetch(grain.MultiprocessingOptions(workers, ELEMENTS))
         return dataset
 
-    puller = Puller(loader, MonotonicClock())
+    puller = Puller(loader, Clock())
     reported_s = float(puller.first_batch[0]) + sum(
         float(puller.pull()[0][0]) for _ in range(ELEMENTS - 1)
     )

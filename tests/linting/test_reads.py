@@ -172,7 +172,7 @@ class Machine:
         fake_time = SimpleNamespace(process_time=lambda: self.cpu_s)
         monkeypatch.setattr(reads, "time", fake_time)
         monkeypatch.setattr(reads, "core_delay_s", lambda: 0.0)
-        monkeypatch.setattr("netpipe.linting.lint_job.MonotonicClock", lambda: self.clock)
+        monkeypatch.setattr("netpipe.linting.lint_job.Clock", lambda: self.clock)
 
     def compute(self, element: Any, duration_s: float = 0.0004) -> Any:
         """Take CPU time for an element."""

@@ -10,7 +10,7 @@ import grain
 import numpy as np
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.processes import ProcessTree
 from netpipe.measuring import calibration
@@ -280,7 +280,7 @@ def small_batches(workers: int) -> LoaderFactory:
 @pytest.mark.parametrize("workers", [0, 1])
 def test_two_real_loaders_have_separate_costs(workers: int) -> None:
     """Both cost something, workers count for their own loader only, and none is left."""
-    clock, before = MonotonicClock(), set(ProcessTree().worker_pids)
+    clock, before = Clock(), set(ProcessTree().worker_pids)
     puller = Puller(small_batches(workers), clock)
     theirs = set(puller.processes.worker_pids) - before
     assert len(theirs) == workers

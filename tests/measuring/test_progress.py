@@ -20,12 +20,12 @@ from tests.measuring.conftest import LOAD_S, STEP_S, Rehearse
 
 CHILD = """\
 import json, os, pathlib, time
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.jobs.progress import ProgressWriter
 from netpipe.jobs.registry import read_request
 from netpipe.jobs.request import progress_file, write_result
 request = read_request()
-doing = ProgressWriter(progress_file(request), MonotonicClock()).enter_phase
+doing = ProgressWriter(progress_file(request), Clock()).enter_phase
 def wait_until_seen(what):
     deadline = time.monotonic() + 30
     while not pathlib.Path({here!r}, what).exists() and time.monotonic() < deadline:

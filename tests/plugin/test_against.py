@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.errors import NoSuchTestError
 from netpipe.git import git
 from netpipe.results.measurement import CalibrationTurns, Measurement
@@ -313,7 +313,7 @@ def slow_sessions(
 
     def let(seconds: Iterable[float]) -> None:
         clock, coming = FakeClock(), iter(seconds)
-        monkeypatch.setattr(MonotonicClock, "__call__", lambda _: clock())
+        monkeypatch.setattr(Clock, "__call__", lambda _: clock())
 
         def takes_long(command, request, place=HERE, progress=None):  # type: ignore[no-untyped-def]
             clock.sleep(next(coming))

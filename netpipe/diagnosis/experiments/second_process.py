@@ -88,7 +88,7 @@ class SecondProcess:
 def _serve(target: "Target", pipe: "Connection[Any, Any]") -> None:
     """Pull whenever the parent asks; send the cost, or the loader's error."""
     os.environ["JAX_PLATFORMS"] = "cpu"
-    from netpipe.clock import MonotonicClock
+    from netpipe.clock import Clock
     from netpipe.diagnosis.experiments.pulling_threads import PullingThread
     from netpipe.grain_access.loader_variants import single_thread_variant
     from netpipe.grain_access.worker_start import let_grain_start_workers
@@ -100,7 +100,7 @@ def _serve(target: "Target", pipe: "Connection[Any, Any]") -> None:
         set_start_method(None, force=True)
         let_grain_start_workers()
         loader, _ = single_thread_variant(make_factory(target))
-        puller = PullingThread(loader, MonotonicClock(), undelayed=True)
+        puller = PullingThread(loader, Clock(), undelayed=True)
         # A closed pipe raises these; the puller wraps every error of the loader in its own type.
         with closing(puller), suppress(EOFError, ConnectionError):
             pipe.send(None)

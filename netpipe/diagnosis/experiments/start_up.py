@@ -9,7 +9,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.grain_access.observed_sources import observed_sources
 from netpipe.jobs.heartbeat import Watch
@@ -62,7 +62,7 @@ def observe_start(subject: Factories, watch: Watch) -> StartUp:
             _note(notes, "made")
             return made
 
-        puller = Puller(make, MonotonicClock(), watch)
+        puller = Puller(make, Clock(), watch)
         at_s = first_times(note.name for note in notes.iterdir())
         close_with_timeout(puller.close)
     shipping_s = at_s["arrived"] - at_s["made"] if "arrived" in at_s else None

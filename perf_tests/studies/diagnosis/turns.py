@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import cattrs
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.jobs.processes import busy_elsewhere_fraction, read_host_cpu
 from netpipe.linting.experiments.variant_comparison import MeasureBlock, Pace, measure_block
 from netpipe.measuring.interleaving import Interleaved, interleave
@@ -56,7 +56,7 @@ def time_loaders(
     measure: MeasureBlock | None = None,
 ) -> list[Seconds]:
     """Return the seconds per batch of each loader, measured in turns."""
-    measure = measure or partial(measure_block, clock=MonotonicClock())
+    measure = measure or partial(measure_block, clock=Clock())
 
     def s_per_batch(number: int) -> float:
         block = measure(loaders[number], _BLOCK)

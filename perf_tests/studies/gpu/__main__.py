@@ -8,7 +8,7 @@ from typing import Final
 
 import click
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.device.detection import find_device
 from netpipe.device.host import this_host
 from netpipe.errors import NetpipeError
@@ -49,7 +49,7 @@ def main(
     it is 0 if every command ran to its end.
     """
     exit_on_signals()
-    clock = MonotonicClock()
+    clock = Clock()
     ends_s = clock() + limit_s
     try:
         key = device or find_device(60.0).key

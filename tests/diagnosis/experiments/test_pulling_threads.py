@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from netpipe.clock import Clock, MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis.experiments import pulling_threads
 from netpipe.diagnosis.experiments.pulling_threads import (
     Block,
@@ -26,7 +26,7 @@ from netpipe.jobs import processes
 from tests.diagnosis import loaders
 from tests.fakes import FakeClock
 
-CLOCK = MonotonicClock()
+CLOCK = Clock()
 
 
 def paced(clock: FakeClock, batches: int = 10**9, start_s: float = 0.0) -> Callable[[], Any]:

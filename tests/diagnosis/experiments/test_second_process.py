@@ -11,7 +11,7 @@ from unittest.mock import Mock
 import psutil
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis.experiments import second_process, single_thread_run, turns
 from netpipe.diagnosis.experiments.pulling_threads import FirstLook, PullCost
 from netpipe.diagnosis.experiments.second_process import SecondProcess
@@ -141,7 +141,7 @@ def test_a_process_that_hangs_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
 def turns_of(loader: Callable[[], Any], name: str, *times: StageTime) -> SideBlocks:
     """Return the single-thread runs of a loader in turns, as briefly as possible."""
     single_thread, graph = single_thread_variant(loader)
-    no_time = Schedule(MonotonicClock(), 0.0, UNWATCHED, MonotonicClock()())
+    no_time = Schedule(Clock(), 0.0, UNWATCHED, Clock()())
     run = SingleThreadRun(
         single_thread,
         Target.parse(TARGET.format(name)),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.diagnosis.experiments import stage_times as module
 from netpipe.diagnosis.experiments.stage_times import Samples, StageTime, measure_stage_times
 from netpipe.grain_access.loader_variants import single_thread_variant
@@ -44,7 +44,7 @@ def timed_stages(loader: Callable[[], Any]) -> dict[str, StageTime]:
     single_thread, graph = single_thread_variant(loader)
     return {
         stage.name: stage
-        for stage in measure_stage_times(single_thread, graph, 0.0, MonotonicClock(), UNWATCHED)
+        for stage in measure_stage_times(single_thread, graph, 0.0, Clock(), UNWATCHED)
     }
 
 
@@ -124,7 +124,7 @@ def test_a_data_loader_is_timed() -> None:
 def test_sources_of_a_mix_are_stages_of_their_own() -> None:
     """Each has its node, and a unique name."""
     single_thread, graph = single_thread_variant(loaders.mixed)
-    times = measure_stage_times(single_thread, graph, 0.0, MonotonicClock(), UNWATCHED)
+    times = measure_stage_times(single_thread, graph, 0.0, Clock(), UNWATCHED)
     sources = [stage for stage in times if stage.name.startswith("Source #")]
     assert len({stage.node.id for stage in sources if stage.node is not None}) == 2
     assert len({stage.name for stage in sources}) == 2

@@ -290,7 +290,7 @@ from multiprocessing import shared_memory
 import grain
 
 from netpipe.grain_access.worker_start import let_grain_start_workers
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.linting.rules.finding import LintFinding
 from netpipe.grain_access.reader import read_graph
 from netpipe.linting.linter import LintReport
@@ -315,7 +315,7 @@ if __name__ == "__main__":
     let_grain_start_workers()
     found = tuple(LintFinding(rule, "error", (), "", "") for rule in (ORDER, LOSS))
     given = LintReport("reproducible", "", read_graph(filtered()), found)
-    for finding in prove(filtered, given, MonotonicClock(), 120.0).findings:
+    for finding in prove(filtered, given, Clock(), 120.0).findings:
         print(finding.proof)
     print(ProcessTree().workers)
 """

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.errors import LoaderEndedError
 from netpipe.jobs.registry import run_job
 from netpipe.jobs.request import partial_result_file
@@ -70,7 +70,7 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """The trace of a few steps of an emulated accelerator, with a loader of 2 ms."""
-    clock, step = MonotonicClock(), EmulatedStep(0.010)
+    clock, step = Clock(), EmulatedStep(0.010)
 
     def loader() -> Iterator[Any]:
         while True:

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from netpipe.clock import MonotonicClock
+from netpipe.clock import Clock
 from netpipe.errors import LoaderFailedError, MisuseError
 from netpipe.measuring.loader_puller import Puller
 from netpipe.measuring.training import training_loop
@@ -50,7 +50,7 @@ def train(
     blocks: int = 1,
 ) -> tuple[TrainBlock, StepRunner]:
     """Run a loop over a step with a loader that takes no time."""
-    clock = clock or MonotonicClock()
+    clock = clock or Clock()
     stepper = StepRunner(lambda: (state, step), [BATCH, BATCH], clock)
     puller = Puller(loader, clock)
     for _ in range(blocks):
@@ -128,7 +128,7 @@ def test_an_emulated_device_says_itself_when_it_works() -> None:
                 pass
             yield BATCH
 
-    clock, step = MonotonicClock(), EmulatedStep(0.010)
+    clock, step = Clock(), EmulatedStep(0.010)
     stepper = StepRunner(lambda: (step.initial_state(), step), [BATCH, BATCH], clock)
     stepper.warm_up(60.0)
     block = run_train_block(Puller(selfish, clock), stepper, syncing_loop, BlockLength(STEPS, 1))
