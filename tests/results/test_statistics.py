@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from dataclasses import astuple
 from math import comb, inf
 from random import Random
 
@@ -46,8 +47,8 @@ def test_one_or_two_rounds_have_an_unbounded_interval(n: int) -> None:
     [
         ([5.0, 4.0, 8.0], Interval(5.0, 2.0, 16.0, 3)),
         ([2.0, 2.0, 2.0], Interval(2.0, 2.0, 2.0, 3)),
-        ([8.0, 1.0, 2.0, 4.0], Interval(3.0, 0.125, 64.0, 4)),
-        ([4.0, 8.0, 4.0, 4.0, 8.0], Interval(4.0, 2.0, 16.0, 5)),
+        ([1024.0, 1.0, 2.0, 4.0], Interval(3.0, 1 / 8, 8192.0, 4)),
+        ([4.0, 4096.0, 4.0, 4.0, 8.0], Interval(4.0, 2.0, 8192.0, 5)),
         ([7.0, 9.0, 8.0, 7.0, 9.0, 8.0], Interval(8.0, 7.0, 9.0, 6)),
         # Without a factor, the range is widened by a width, and stays above 0 if all values are.
         ([0.0, 1.0, 2.0], Interval(1.0, 0.0, 4.0, 3)),
@@ -57,16 +58,17 @@ def test_one_or_two_rounds_have_an_unbounded_interval(n: int) -> None:
 )
 def test_a_few_rounds_have_their_range_widened(values: list[float], expected: Interval) -> None:
     """From three to five rounds the range is widened by a factor; six rounds need none."""
-    assert statistics.median_interval(values) == expected
+    found = statistics.median_interval(values)
+    assert astuple(found) == pytest.approx(astuple(expected))
 
 
 @pytest.mark.parametrize("n", [3, 4, 5])
 def test_the_widened_range_covers_the_median(n: int) -> None:
-    """The interval of a few lognormal times holds their median 95% of the time, above 0."""
+    """The interval of a few lognormal times holds their median 95 to 98% of the time, above 0."""
     time_s = Random(1).lognormvariate
     found = [statistics.median_interval([time_s(0.0, 1.0) for _ in range(n)]) for _ in range(5000)]
     covered = sum(0.0 < interval.low <= 1.0 <= interval.high for interval in found)
-    assert covered >= 0.95 * len(found)
+    assert 0.95 * len(found) <= covered <= 0.98 * len(found)
 
 
 @pytest.mark.parametrize("n", [6, 7, 8, 9, 10, 20, 50, 101, 400])
@@ -92,8 +94,8 @@ def test_a_ratio_of_few_rounds_can_be_inverted(over: list[float]) -> None:
     """A ratio is widened by a factor, equally far in both directions and never to 0."""
     ones = [1.0] * len(over)
     ratio, turned = statistics.ratio_interval(over, ones), statistics.ratio_interval(ones, over)
-    assert (ratio.low, ratio.high) == (1 / 8, 64)
-    assert (turned.low, turned.high) == (1 / 64, 8)
+    assert 0 < ratio.low < 1 < 8 < ratio.high
+    assert (turned.low, turned.high) == pytest.approx((1 / ratio.high, 1 / ratio.low))
 
 
 @pytest.mark.parametrize(
