@@ -138,8 +138,7 @@ def _read_changes(loader: MeasuredLoader) -> Iterator[Change]:
     if model.reads is None:
         return
     processes = max(1, model.workers)
-    for in_flight in LEVELS:
-        threads = ceil(in_flight / processes)
+    for threads in dict.fromkeys(ceil(in_flight / processes) for in_flight in LEVELS):
         name = f"{threads * processes} reads in flight (grain.ReadOptions(num_threads={threads}))"
         if threads != model.threads:
             changed_s = loader.load_s(replace(model, threads=threads))

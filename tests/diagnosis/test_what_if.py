@@ -245,6 +245,7 @@ def changes_of(loader: MeasuredLoader, kind: str) -> list[Change]:
         (2, 4, [2, 8, 32]),
         (3, 4, [2, 6, 22]),
         (8, 1, [2, 8]),
+        (16, 4, [1]),
     ],
 )
 def test_other_reads_in_flight_are_listed(workers: int, threads: int, listed: list[int]) -> None:

@@ -73,6 +73,7 @@ def measure_stage_times(
     if isinstance(made, OneThread):
         times = _time_nodes(made, graph, budget_s, start)
     else:
+        del made  # it may load in the background
         with closing(start(loader)) as puller:
             puller.start_pulling(_WARM_UP_FRACTION * budget_s)()
             with sampled() as samples:
