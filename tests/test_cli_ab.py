@@ -177,10 +177,11 @@ def test_the_tests_are_found(
 
 
 def test_an_expression_is_not_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The value of -k names no tests, even if a folder has that name."""
+    """The value of -k names no tests, even if a folder has that name, nor does an ignored path."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train").mkdir()
-    assert console.with_tests(("-k", "train")) == ("perf_tests", "-k", "train")
+    for flag in ("-k", "--ignore", "--deselect"):
+        assert console.with_tests((flag, "train")) == ("perf_tests", flag, "train")
     assert console.with_tests(("-x", "train")) == ("-x", "train")
 
 

@@ -199,11 +199,7 @@ def test_a_picture_that_cannot_be_written_is_misuse(
     assert not linted.requests
 
 
-def test_the_time_limit_is_printed(netpipe: Netpipe, linted: Linted) -> None:
-    """The limit that ends the session is printed before a trial or a proof starts."""
-    trying = ["--try", "--prove", "--budget", 25, "--start-limit", 200]
-    result = netpipe("lint", "a:b", *trying)
-    assert re.search("a:b: .* 295 s, .* 200 s", result.stderr)
+def test_experiments_extend_the_time_limit(netpipe: Netpipe, linted: Linted) -> None:
+    """A trial and a proof may take their budgets beyond the limit of the start."""
+    netpipe("lint", "a:b", "--try", "--prove", "--budget", 25, "--start-limit", 200)
     assert linted.requests[0].limit_s == 295
-    for quiet in (["--try", "--quiet"], []):
-        assert "ends within" not in netpipe("lint", "a:b", *quiet).stderr

@@ -9,11 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from netpipe.device.accelerators import ACCELERATORS
+from netpipe.device.accelerators import ACCELERATORS, matches
 
 ROOT = Path(__file__).parents[1]
-FAMILIES = {model.family: model.cuda_extra for model in ACCELERATORS if model.cuda_extra}
+FAMILIES = {
+    **dict.fromkeys(("t4", "l4", "a100", "h100", "h200"), "cuda12"), "b200": "cuda13",
+    "gb200": "cuda13",
+}  # fmt: skip
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_has_a_model(family: str) -> None:
+    """The package knows the peak of each."""
+    assert any(matches(f"{model.key}-x1", family) for model in ACCELERATORS)
 
 
 def listed(file: str, key: str) -> set[str]:
@@ -25,7 +34,7 @@ def listed(file: str, key: str) -> set[str]:
 
 
 def test_every_model_has_a_tox_environment() -> None:
-    """tox.ini has one section for GPUs, with an environment for each family of the table."""
+    """tox.ini has one section for GPUs, with an environment for each family."""
     sections = re.findall(
         r"^\[testenv:\{(.*h200.*)\}\]$", (ROOT / "tox.ini").read_text(), re.MULTILINE
     )

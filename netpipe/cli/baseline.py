@@ -4,7 +4,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
-from time import sleep
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -62,14 +61,17 @@ def _print_machine(document: dict[str, Any], parts: Iterable[str], as_json: bool
 @json_option
 def doctor(baselines: Path, as_json: bool) -> None:
     """Print this machine's properties, what disturbs measurements, and the remedies."""
+    import psutil
+
     from netpipe.device import detection, machine
     from netpipe.device.host import this_host
     from netpipe.gate.history import list_compared
 
     # Read before jax starts, so any GPU in use belongs to another process.
-    here, before = machine.describe_machine(), machine.read_counters()
-    sleep(1)
-    found = machine.find_disturbances(here, before, machine.read_counters())
+    here, throttled = machine.describe_machine(), machine.count_throttled_periods()
+    used = psutil.cpu_times_percent(1)
+    throttled = machine.count_throttled_periods() - throttled
+    found = machine.find_disturbances(here, used, throttled)
     device, host = None, this_host()
     try:
         device = detection.find_device()

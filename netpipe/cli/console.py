@@ -36,8 +36,11 @@ INCONCLUSIVE: Final = 3
 
 # The extra "workload" in pyproject.toml installs these packages.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
-# Flags of pytest whose values are expressions, not paths.
-_EXPRESSION_FLAGS: Final = ("-k", "-m")
+# Flags whose values may be existing paths, but do not name tests to run.
+_FLAGS_WITH_VALUES: Final = (
+    "-k", "-m", "-c", "--config-file", "--rootdir", "--confcutdir", "--basetemp", "--ignore",
+    "--ignore-glob", "--deselect", "--junitxml", "--junit-xml", "--netpipe-html", "--netpipe-json",
+)  # fmt: skip
 
 
 def _open_null(mode: str) -> TextIO:
@@ -71,16 +74,6 @@ class PathType(click.Path):
         return super().convert(value, param, ctx)
 
 
-class PlaceType(PathType):
-    """A path, or the URI of a file or a folder, which is kept as text."""
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> str | bytes | os.PathLike[str]:
-        """Return the path or the URI."""
-        return str(value) if "://" in str(value) else super().convert(value, param, ctx)
-
-
 # A closed stream is None, and the next opened file would get its file descriptor.
 for _name, _mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
     if getattr(sys, _name) is None:
@@ -92,7 +85,8 @@ output = PrintableConsole(
     width=None if sys.stdout.isatty() else 118, markup=False, emoji=False, highlight=False
 )
 path_type = PathType(path_type=Path)
-place_type = PlaceType(path_type=Path)
+place_type: Any = click.types.FuncParamType(lambda x: x if "://" in x else path_type(x))
+place_type.name = "path"
 target_type = click.types.FuncParamType(Target.parse)
 target_type.name = "text"  # shown by --help
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -212,7 +206,7 @@ def names_tests(word: str) -> bool:
 def with_tests(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the arguments of pytest, after `perf_tests`, or else `perf`, unless one is a path."""
     folder = "perf" if exists("perf") and not exists("perf_tests") else "perf_tests"
-    named = (word for flag, word in pairwise(("", *words)) if flag not in _EXPRESSION_FLAGS)
+    named = (word for flag, word in pairwise(("", *words)) if flag not in _FLAGS_WITH_VALUES)
     return words if any(map(names_tests, named)) else (folder, *words)
 
 

@@ -12,7 +12,6 @@ from netpipe.cli.console import (
     FINE,
     html_option,
     json_option,
-    notes,
     output,
     path_type,
     print_json,
@@ -71,12 +70,6 @@ def lint(
     request = replace(
         settings, targets={"loader": target}, intent=intent or settings.intent, **experiments
     )
-    if request.proves or request.tries:
-        notes.print(
-            f"{target}: ends within {request.limit_s:g} s, of which "
-            f"{request.start_limit_s:g} s are for importing and building the pipeline",
-            soft_wrap=True,
-        )
     with show_progress(str(target)) as progress:
         document = run_session(CHILD_COMMAND, request, progress=progress)
     report = parse_report(document)

@@ -13,22 +13,19 @@ from netpipe.cli.console import (
     FAILED,
     FINE,
     INCONCLUSIVE,
-    batch_limit_option,
     bold_first,
     html_option,
-    json_option,
     notes,
     output,
     path_type,
     print_json,
-    quiet_option,
+    reading_options,
     seconds_option,
-    start_limit_option,
     target_type,
     write_html,
 )
 from netpipe.cli.progress_display import show_progress
-from netpipe.device.emulated_names import accelerator_label, parse_accelerators
+from netpipe.device.emulated_names import parse_accelerators
 from netpipe.files.whole_file import refuse_unwritable, writable_folder
 from netpipe.jobs.targets import Target, name_targets
 from netpipe.measuring.measure_request import MeasureRequest
@@ -48,7 +45,7 @@ def _check_storage(_: click.Context, __: click.Parameter, name: str | None) -> s
     return parse_storage(name).name if name else None
 
 
-_TARGET_OPTIONS: Final = (
+_OPTIONS: Final = (
     click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]..."),
     click.option("--loader", type=target_type, metavar="TARGET", help="Makes the loader."),
     click.option("--step", type=target_type, metavar="TARGET", help="Makes (state, step)."),
@@ -76,19 +73,11 @@ _TARGET_OPTIONS: Final = (
         "--mfu", type=float, default=0.4, show_default=True,
         help="Assumed MFU of accelerators such as emulated:h100.",
     ),
-)  # fmt: skip
-_LIMIT_OPTIONS: Final = (
-    batch_limit_option,
-    start_limit_option(
-        "Seconds allowed until its first batch, while indexes are built and workers start."
-    ),
     html_option,
     click.option(
         "--trace", type=path_type, metavar="DIR",
         help="Keep a profiler's trace of some real steps for ui.perfetto.dev.",
     ),
-    quiet_option,
-    json_option,
 )  # fmt: skip
 
 
@@ -115,7 +104,7 @@ def measure_options(budget_help: str, of_maxtext: str = "loader") -> Callable[[_
                 named["loader"] = replace(named["loader"], storage=storage)
             command(**named)
 
-        for option in reversed((*_TARGET_OPTIONS, budget, *_LIMIT_OPTIONS)):
+        for option in reversed((*_OPTIONS, budget, reading_options)):
             decorated = option(decorated)
         return decorated
 
@@ -174,7 +163,9 @@ def measure(
     measurements: list[Measurement] = []
     try:
         for request in requests:
-            label = accelerator_label(request.accelerator)
+            label = "the device here"
+            if request.accelerator != "auto":
+                label = f"{request.accelerator.removeprefix('emulated:')} (derived)"
             with show_progress(label) as progress:
                 measurements.append(run_measurement(CHILD_COMMAND, request, progress=progress))
     finally:

@@ -21,49 +21,36 @@ class Accelerator:
         key: Its device key without a count.
         kind: jax's `device_kind`.
         peak_flops: Dense FLOP/s in bfloat16, or in float16 for a model that has no bfloat16.
-        cuda_extra: The extra of netpipe that the model's tox environment installs; "" for a model
-            without an environment.
     """
 
     key: str
     kind: str
     peak_flops: float
-    cuda_extra: str = ""
-
-    @property
-    def family(self) -> str:
-        """The name of the model, without its form and memory."""
-        return self.key.partition("-")[0]
 
 
 # Whole names are matched, so an unlisted card never gets the peak of a listed one. The name of a
 # family stands for its first row. Sources of the peaks: torchtitan `tools/utils.py`, levanter
 # `flop_utils.py`, marin. tests/test_gpu_models.py lists the other files that name these models.
 ACCELERATORS: Final = (
-    Accelerator("t4", "Tesla T4", 65e12, "cuda12"),
+    Accelerator("t4", "Tesla T4", 65e12),
     Accelerator("v100-sxm-16gb", "Tesla V100-SXM2-16GB", 125e12),
     Accelerator("v100-sxm-32gb", "Tesla V100-SXM2-32GB", 125e12),
     Accelerator("v100-pcie-16gb", "Tesla V100-PCIE-16GB", 112e12),
     Accelerator("v100-pcie-32gb", "Tesla V100-PCIE-32GB", 112e12),
-    Accelerator("l4", "NVIDIA L4", 121e12, "cuda12"),
+    Accelerator("l4", "NVIDIA L4", 121e12),
     Accelerator("l40s", "NVIDIA L40S", 362e12),
-    Accelerator("a100-sxm-40gb", "NVIDIA A100-SXM4-40GB", 312e12, "cuda12"),
-    Accelerator("a100-sxm-80gb", "NVIDIA A100-SXM4-80GB", 312e12, "cuda12"),
-    Accelerator("a100-pcie-40gb", "NVIDIA A100-PCIE-40GB", 312e12, "cuda12"),
-    Accelerator("a100-pcie-80gb", "NVIDIA A100 80GB PCIe", 312e12, "cuda12"),
-    Accelerator("h100-sxm-80gb", "NVIDIA H100 80GB HBM3", 989e12, "cuda12"),
-    Accelerator("h100-pcie", "NVIDIA H100 PCIe", 756e12, "cuda12"),
-    Accelerator("h100-nvl", "NVIDIA H100 NVL", 835e12, "cuda12"),
-    Accelerator("h200", "NVIDIA H200", 989e12, "cuda12"),
-    Accelerator("b200", "NVIDIA B200", 2250e12, "cuda13"),
-    Accelerator("gb200", "NVIDIA GB200", 2500e12, "cuda13"),
+    Accelerator("a100-sxm-40gb", "NVIDIA A100-SXM4-40GB", 312e12),
+    Accelerator("a100-sxm-80gb", "NVIDIA A100-SXM4-80GB", 312e12),
+    Accelerator("a100-pcie-40gb", "NVIDIA A100-PCIE-40GB", 312e12),
+    Accelerator("a100-pcie-80gb", "NVIDIA A100 80GB PCIe", 312e12),
+    Accelerator("h100-sxm-80gb", "NVIDIA H100 80GB HBM3", 989e12),
+    Accelerator("h100-pcie", "NVIDIA H100 PCIe", 756e12),
+    Accelerator("h100-nvl", "NVIDIA H100 NVL", 835e12),
+    Accelerator("h200", "NVIDIA H200", 989e12),
+    Accelerator("b200", "NVIDIA B200", 2250e12),
+    Accelerator("gb200", "NVIDIA GB200", 2500e12),
     Accelerator("mi300x", "AMD Instinct MI300X", 1307e12),
 )
-
-TOX_DEVICES: Final = (
-    "cpu", *dict.fromkeys(model.family for model in ACCELERATORS if model.cuda_extra),
-)  # fmt: skip
-"""The device families with a tox environment of the same name."""
 
 
 def device_key(platform: str, kind: str, count: int) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 from platform import python_version
 from typing import Any, Final, Literal, TypedDict
 
-from netpipe.device.accelerators import TOX_DEVICES, device_key, matches, peak_flops
+from netpipe.device.accelerators import device_key, matches, peak_flops
 from netpipe.device.host import host_class, this_host
 from netpipe.errors import HarnessError, MisuseError
 from netpipe.results.fields import Count, PositiveAmount
@@ -79,15 +79,12 @@ def find_device(time_limit_s: float = 180.0, command: Sequence[str] = _COMMAND) 
 
 def require_device(device: Device, wanted: str) -> None:
     """Raise a MisuseError unless a device has the wanted key or family (`a100`)."""
-    if matches(device.key, wanted):
-        return
-    family = next((name for name in TOX_DEVICES if matches(device.key, name)), None)
-    instead = f"tox -e {family}" if family else "pytest perf_tests --benchmark-compare"
-    raise MisuseError(
-        f"this run wants device {wanted}, but the device here is {device.key} ({device.kind}): "
-        f"{_explain_unused_gpus(device) or f'start it on a machine with {wanted}'}, "
-        f"or run `{instead}` on this one"
-    )
+    if not matches(device.key, wanted):
+        raise MisuseError(
+            f"this run wants device {wanted}, but the device here is {device.key} ({device.kind}): "
+            f"{_explain_unused_gpus(device) or f'start it on a machine with {wanted}'}, "
+            "or leave --netpipe-device out"
+        )
 
 
 def _explain_unused_gpus(device: Device) -> str:

@@ -103,12 +103,6 @@ def parse_accelerators(text: str) -> tuple[str, ...]:
     return names
 
 
-def accelerator_label(text: str) -> str:
-    """Return an accelerator's name in a verdict: `h100 (derived)`."""
-    is_real = parse_accelerator(text) is None
-    return "the device here" if is_real else f"{text.removeprefix('emulated:')} (derived)"
-
-
 def _from_match(match: re.Match[str]) -> EmulatedAccelerator | None:
     """Return the accelerator of a match; None for an unknown model, or a time or bandwidth of 0."""
     name, count, time, rate = match.group("name", "count", "time", "rate")

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from math import ceil, inf
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, NamedTuple, TypedDict
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from netpipe.device.detection import DeviceFacts, HostFacts, StoredBaselines
 from netpipe.device.host import cgroup_folders, cpu_quotas, memory_limits, read_text
@@ -22,23 +22,10 @@ _MIB: Final = 2**20
 _FILES_PER_WORKER: Final = 8 + 2 * 8 * 17
 
 
-class Counters(NamedTuple):
-    """CPU times since boot in clock ticks (proc_stat(5)), and throttled cgroup periods."""
-
-    ticks: int
-    busy: int
-    stolen: int
-    throttled: int
-
-
-def read_counters(root: Path = Path("/")) -> Counters:
-    """Return the kernel's counters, read from the files under `root`."""
-    ticks = list(map(int, read_text(root / "proc/stat").partition("\n")[0].split()[1:9]))
-    user, nice, system, idle, waiting, irq, softirq, stolen = ticks or [0] * 8
+def count_throttled_periods(root: Path = Path("/")) -> int:
+    """Return how often the CPU quotas of this process's cgroups have stopped it."""
     stats = "\n".join(read_text(folder / "cpu.stat") for folder in cgroup_folders(root, "cpu"))
-    busy = user + nice + system + irq + softirq
-    throttled = sum(map(int, re.findall(r"^nr_throttled (\d+)$", stats, re.MULTILINE)))
-    return Counters(busy + idle + waiting + stolen, busy, stolen, throttled)
+    return sum(map(int, re.findall(r"^nr_throttled (\d+)$", stats, re.MULTILINE)))
 
 
 class ComparedBaselines(StoredBaselines):
@@ -117,12 +104,16 @@ def _query_gpus(smi: Sequence[str]) -> Iterator[dict[str, Any]]:
         yield {"name": name, "driver": driver, "used_bytes": used_bytes, "busy_fraction": busy}
 
 
-def find_disturbances(
-    machine: dict[str, Any], before: Counters, after: Counters
-) -> list[tuple[str, str]]:
-    """Return disturbances and their remedies; this process must be idle between the readings."""
-    spent = Counters(*(now - then for now, then in zip(after, before, strict=True)))
-    busy, stolen = (ticks / max(1, spent.ticks) for ticks in (spent.busy, spent.stolen))
+def find_disturbances(machine: dict[str, Any], used: Any, throttled: int) -> list[tuple[str, str]]:
+    """Return disturbances and their remedies.
+
+    Args:
+        machine: The description of the machine.
+        used: `psutil.cpu_times_percent` while this process was idle.
+        throttled: How often the CPU quota stopped this process meanwhile.
+    """
+    busy = sum((used.user, used.nice, used.system, used.irq, used.softirq)) / 100
+    stolen = used.steal / 100
     cpus, quota = machine["affinity_cpus"], machine["quota_cores"] or machine["affinity_cpus"]
     frequent = ", ".join(name for name in machine["governors"] if name != "performance")
     swapped_mib, free_mib = (
@@ -134,7 +125,7 @@ def find_disturbances(
         (busy > 0.1, f"other programs use {busy:.0%} of the CPUs", f"end them, {side_by_side}"),
         (stolen > 0.01, f"the hypervisor takes {stolen:.1%} of the CPUs",
          f"use dedicated cores, {side_by_side}"),
-        (spent.throttled > 0, f"the CPU quota stopped this cgroup {spent.throttled} times just now",
+        (throttled > 0, f"the CPU quota stopped this cgroup {throttled} times just now",
          "raise the quota, or start fewer workers and threads"),
         (quota < cpus, f"programs see {cpus} CPUs but may use {quota:g}",
          "set num_workers to at most that number, not to os.cpu_count()"),

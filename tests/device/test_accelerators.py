@@ -4,7 +4,6 @@ import pytest
 
 from netpipe.device.accelerators import (
     ACCELERATORS,
-    TOX_DEVICES,
     Accelerator,
     device_key,
     matches,
@@ -24,11 +23,11 @@ def test_no_two_devices_share_a_key() -> None:
     assert len({model.key for model in ACCELERATORS}) == len(ACCELERATORS)
 
 
-@pytest.mark.parametrize("family", TOX_DEVICES)
+@pytest.mark.parametrize("family", ["t4", "l4", "a100", "h100", "h200", "b200", "gb200"])
 def test_a_family_is_its_own_devices(family: str) -> None:
     """A tox environment accepts the listed devices of its name only: B200 is not GB200."""
     taken = {model.key for model in ACCELERATORS if matches(f"{model.key}-x1", family)}
-    assert taken == {model.key for model in ACCELERATORS if model.family == family}
+    assert taken == {model.key for model in ACCELERATORS if model.key.split("-")[0] == family}
 
 
 @pytest.mark.parametrize("kind", [model.kind for model in ACCELERATORS])

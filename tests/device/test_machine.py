@@ -5,14 +5,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from netpipe.device.machine import Counters, describe_machine, find_disturbances, read_counters
+from netpipe.device.machine import count_throttled_periods, describe_machine, find_disturbances
 
 GIB = 2**30
-IDLE = Counters(1000, 10, 0, 0)
+IDLE = SimpleNamespace(user=3.0, nice=0.0, system=1.0, irq=0.0, softirq=0.0, steal=0.0)
 QUIET: dict[str, Any] = {
     "affinity_cpus": 8,
     "quota_cores": None,
@@ -46,7 +47,6 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     swap = "SwapTotal: 2048 kB\nSwapFree: 1024 kB\n"
     write(tmp_path, "proc/meminfo", f"MemTotal: {32 * GIB // 1024} kB\n{swap}")
     write(tmp_path, "proc/self/cgroup", "0::/job\n")
-    write(tmp_path, "proc/stat", "cpu  10 20 30 400 50 6 7 8 0 0\ncpu0 1 1 1 1 1 1 1 1 0 0\n")
     return tmp_path
 
 
@@ -61,16 +61,16 @@ def driver(answer: str, code: int = 0) -> list[str]:
     return [sys.executable, "-c", f"print({answer!r}); raise SystemExit({code})"]
 
 
-def test_counters_are_those_of_all_cpus(root: Path) -> None:
-    """Waiting for a disk and stolen time do not count as busy, and all cgroups count."""
+def test_throttled_periods_of_all_cgroups_are_counted(root: Path) -> None:
+    """The quota of each cgroup above the process may stop it."""
     write(root, "sys/fs/cgroup/cpu.stat", "nr_periods 9\nnr_throttled 2\n")
     write(root, "sys/fs/cgroup/job/cpu.stat", "nr_periods 9\nnr_throttled 3\nthrottled_usec 77\n")
-    assert read_counters(root) == Counters(ticks=531, busy=73, stolen=8, throttled=5)
+    assert count_throttled_periods(root) == 5
 
 
-def test_a_kernel_without_files_has_no_counters(tmp_path: Path) -> None:
+def test_a_kernel_without_files_counts_nothing(tmp_path: Path) -> None:
     """Missing files are not an error."""
-    assert read_counters(tmp_path) == Counters(0, 0, 0, 0)
+    assert count_throttled_periods(tmp_path) == 0
 
 
 def test_limits_are_apart_from_what_the_machine_has(root: Path) -> None:
@@ -126,40 +126,46 @@ def test_turbo_of_other_drivers_is_seen(root: Path, switch: str, turbo: bool) ->
 
 def test_a_quiet_machine_has_no_disturbance() -> None:
     """An idle machine with a fixed clock, enough shared memory and a free card is fine."""
-    assert find_disturbances(QUIET, IDLE, Counters(1100, 14, 0, 0)) == []
+    assert find_disturbances(QUIET, IDLE, 0) == []
 
 
 @pytest.mark.parametrize(
-    ("change", "after", "what"),
+    ("change", "used", "what"),
     [
-        ({}, Counters(1100, 60, 0, 0), "50% of the CPUs"),
-        ({}, Counters(1100, 10, 4, 0), "hypervisor takes 4.0%"),
-        ({}, Counters(1100, 10, 0, 2), "stopped this cgroup 2 times"),
-        ({"quota_cores": 2.5}, IDLE, "see 8 CPUs but may use 2.5"),
-        ({"affinity_cpus": 1}, IDLE, "share a core"),
-        ({"governors": ["performance", "powersave"]}, IDLE, "governor is powersave"),
-        ({"turbo": True}, IDLE, "turbo is on"),
-        ({"swap_used_bytes": 200 * 2**20}, IDLE, "200 MiB are swapped out"),
-        ({"shm_free_bytes": 64 * 2**20}, IDLE, "64 MiB free"),
-        ({"open_files_limit": 1024}, IDLE, "1024 files may be open; .* need 2240"),
-        ({"gpus": [{"name": "L4", "used_bytes": GIB, "busy_fraction": None}]}, IDLE, "uses the L4"),
-        ({"gpus": [{"name": "L4", "used_bytes": None, "busy_fraction": 0.9}]}, IDLE, "uses the L4"),
+        ({}, {"user": 29.0, "nice": 10.0, "irq": 4.0, "softirq": 6.0}, "50% of the CPUs"),
+        ({}, {"steal": 4.0}, "hypervisor takes 4.0%"),
+        ({"quota_cores": 2.5}, {}, "see 8 CPUs but may use 2.5"),
+        ({"affinity_cpus": 1}, {}, "share a core"),
+        ({"governors": ["performance", "powersave"]}, {}, "governor is powersave"),
+        ({"turbo": True}, {}, "turbo is on"),
+        ({"swap_used_bytes": 200 * 2**20}, {}, "200 MiB are swapped out"),
+        ({"shm_free_bytes": 64 * 2**20}, {}, "64 MiB free"),
+        ({"open_files_limit": 1024}, {}, "1024 files may be open; .* need 2240"),
+        ({"gpus": [{"name": "L4", "used_bytes": GIB, "busy_fraction": None}]}, {}, "uses the L4"),
+        ({"gpus": [{"name": "L4", "used_bytes": None, "busy_fraction": 0.9}]}, {}, "uses the L4"),
     ],
 )
 def test_each_disturbance_is_told_with_a_remedy(
-    change: dict[str, Any], after: Counters, what: str
+    change: dict[str, Any], used: dict[str, float], what: str
 ) -> None:
     """Each disturbance gives one finding with a remedy."""
-    [(found, remedy)] = find_disturbances({**QUIET, **change}, IDLE, after)
+    busy = SimpleNamespace(**{**vars(IDLE), **used})
+    [(found, remedy)] = find_disturbances({**QUIET, **change}, busy, 0)
     assert re.search(what, found)
     assert remedy
+
+
+def test_a_quota_that_stops_this_process_is_told() -> None:
+    """The finding says how often the quota did so."""
+    [(found, _)] = find_disturbances(QUIET, IDLE, 2)
+    assert "stopped this cgroup 2 times" in found
 
 
 @pytest.mark.parametrize("cores", [{"affinity_cpus": 2}, {"quota_cores": 2.0}])
 def test_a_limit_of_open_files_is_judged_by_the_cores(cores: dict[str, Any]) -> None:
     """A limit that is too low for workers on 8 cores is enough for those on 2."""
     machine = {**QUIET, "open_files_limit": 1024, **cores}
-    assert "files" not in str(find_disturbances(machine, IDLE, IDLE))
+    assert "files" not in str(find_disturbances(machine, IDLE, 0))
 
 
 def test_an_array_in_shared_memory_takes_two_open_files() -> None:

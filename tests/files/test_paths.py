@@ -9,7 +9,7 @@ import click
 import pytest
 
 from netpipe.cli import main
-from netpipe.cli.console import PlaceType
+from netpipe.cli.console import place_type
 from netpipe.errors import MisuseError, SessionError
 from netpipe.files.paths import exists, find_path_problem
 from netpipe.jobs import parent
@@ -55,7 +55,7 @@ CASES = [
     for parameter in command.params
     if takes_words(parameter)
     for kind, word in WORDS.items()
-    if kind != "uri" or not isinstance(parameter.type, PlaceType)
+    if kind != "uri" or parameter.type is not place_type
 ]
 
 
