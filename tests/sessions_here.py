@@ -21,7 +21,7 @@ def sessions_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[C
     def run_session(_: object, request: SessionRequest, *__: object, **___: object) -> Any:
         asked = replace(request, result=str(tmp_path / "result.json"))
         run_job(asked, lambda: import_factories(asked))
-        return read_result(Path(asked.result), asked.result_key)
+        return read_result(Path(asked.result))
 
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(parent, "run_session", run_session)

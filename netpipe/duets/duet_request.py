@@ -56,8 +56,6 @@ class DuetRequest(MeasureRequest):
     kind: str = "duet"
     quantity: str = "load_s_per_batch"
 
-    result_key = "duet"
-
     @property
     def duet_s(self) -> float:
         """Seconds of one duet: half the budget, because several duets are needed."""

@@ -205,7 +205,7 @@ class Session:
             time.sleep(_POLL_S)
         for result in (Path(self._request.result), partial_result_file(self._request)):
             if result.exists():
-                return read_result(result, self._request.result_key)
+                return read_result(result)
         raise self._failure()
 
     def _failure(self) -> SessionError:

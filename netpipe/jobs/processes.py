@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 
@@ -333,18 +332,11 @@ def describe_exit(code: int | None) -> str:
     return f"by {name}{advice}"
 
 
-class Worker(NamedTuple):
-    """A process of multiprocessing; `crash` is "" if it is running or ended normally."""
-
-    pid: int
-    crash: str
-
-
-def list_workers() -> list[Worker]:
-    """Return the multiprocessing processes not yet joined, including those that have ended."""
+def list_workers() -> dict[int, str]:
+    """Return how each multiprocessing process not yet joined crashed, by pid; "" if it did not."""
     # `active_children` would forget ended processes.
     known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
-    return [Worker(child.pid, describe_exit(child.exitcode)) for child in known if child.pid]
+    return {child.pid: describe_exit(child.exitcode) for child in known if child.pid}
 
 
 def describe_activity(pid: int) -> str:

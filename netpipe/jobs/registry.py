@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
     The function gets the request, the factories, and an exit stack for callbacks that may never
     return, such as closing a loader: they run after the result is written. The function returns a
-    document with one key, the request's `result_key`.
+    document with one key.
     """
 
     request_type: str
@@ -74,7 +74,7 @@ JOBS: Final = {
     ),
 }
 _LET_GRAIN_START_WORKERS: Final = "netpipe.grain_access.worker_start:let_grain_start_workers"
-_PLACE_IN_STORAGE: Final = "netpipe.storage.loaders:place"
+_PLACE_IN_STORAGE: Final = "netpipe.storage.stand_in:place"
 
 
 def read_request() -> SessionRequest | None:

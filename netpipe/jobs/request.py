@@ -97,11 +97,6 @@ class SessionRequest:
         return json.dumps({"kind": self.kind, **values})
 
     @property
-    def result_key(self) -> str:
-        """The key of the result in the document that the session writes."""
-        return self.kind
-
-    @property
     def typical_s(self) -> float:
         """Seconds that the session usually takes."""
         return self.budget_s + TYPICAL_START_S
@@ -158,7 +153,7 @@ def error_document(kind: str, message: str) -> dict[str, object]:
     return {"error": {"kind": kind, "message": message}}
 
 
-def read_result(result: Path, key: str) -> Any:
+def read_result(result: Path) -> Any:
     """Return the result in a session's file.
 
     Raises:
@@ -166,9 +161,11 @@ def read_result(result: Path, key: str) -> Any:
     """
     try:
         document = json.loads(result.read_text(encoding="utf-8"))
-        if "error" not in document:
-            return document[key]
-        failure = _ERRORS[document["error"]["kind"]](document["error"]["message"])
+        del document["schema"]
+        ((kind, found),) = document.items()
+        if kind != "error":
+            return found
+        failure = _ERRORS[found["kind"]](found["message"])
     except (ValueError, KeyError, TypeError) as error:
         raise SessionError(f"the session's result must be a {SCHEMA}; found {error!r}") from error
     raise failure

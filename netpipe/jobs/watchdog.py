@@ -11,7 +11,7 @@ from netpipe.clock import Clock
 from netpipe.jobs.cleanup import end_this_session
 from netpipe.jobs.failure import format_failure, format_frames
 from netpipe.jobs.heartbeat import Watch
-from netpipe.jobs.processes import Worker, describe_activity, describe_crash, list_workers
+from netpipe.jobs.processes import describe_activity, describe_crash, list_workers
 from netpipe.jobs.progress import ProgressWriter
 from netpipe.jobs.request import (
     OVERTIME_S,
@@ -126,7 +126,7 @@ class Watchdog(Watch):
             self._waits[thread] = before._replace(start="waiting for the first batch")
         else:
             start = "starting the loader again" if self._batches else "making the loader"
-            others = frozenset(worker.pid for worker in list_workers())
+            others = frozenset(list_workers())
             self._waits[thread] = _Wait(since_s, thread, start, others)
             self._end_without_gil(self._request.start_limit_s)
 
@@ -155,29 +155,27 @@ class Watchdog(Watch):
             limit_s = request.start_limit_s if wait.start else request.batch_limit_s
             if now_s - wait.since_s > limit_s:
                 return self._hang(wait, limit_s)
-            if worker := self._find_crash(wait, now_s):
-                return Alarm(
-                    "failed",
-                    f"the loader failed after {self._batches} batches: its worker process "
-                    f"{worker.pid} was ended {worker.crash}",
-                )
+            if crash := self._find_crash(wait, now_s):
+                found = f"its worker process {crash}"
+                return Alarm("failed", f"the loader failed after {self._batches} batches: {found}")
         is_starting = any(wait.start for wait in waits)
         if not is_starting and now_s - self._stage.since_s > self._stage.limit_s:
             return self._overdue(waits[0] if waits else None)
         return None
 
-    def _find_crash(self, wait: _Wait, now_s: float) -> Worker | None:
-        """Return a dead worker whose loss the loader has not survived."""
+    def _find_crash(self, wait: _Wait, now_s: float) -> str:
+        """Describe the end of a worker that the loader has not survived; "" if there is none."""
         if wait.start:
-            for worker in list_workers():
-                if worker.pid not in wait.others and worker.crash:
-                    since_s = self._crashes_s.setdefault(worker.pid, now_s)
+            for pid, crash in list_workers().items():
+                if pid not in wait.others and crash:
+                    since_s = self._crashes_s.setdefault(pid, now_s)
                     if now_s - since_s > _START_CRASH_GRACE_S:
-                        return worker
+                        return f"{pid} was ended {crash}"
         elif now_s - wait.since_s > _CRASH_GRACE_S:
-            workers = (Worker(pid, describe_crash(pid)) for pid in self._workers)
-            return next((worker for worker in workers if worker.crash), None)
-        return None
+            for pid in self._workers:
+                if crash := describe_crash(pid):
+                    return f"{pid} was ended {crash}"
+        return ""
 
     def _end_without_gil(self, start_s: float = 0.0) -> None:
         """Make faulthandler, which needs no GIL, end the process if the watchdog cannot get it."""

@@ -29,8 +29,6 @@ class MeasureRequest(SessionRequest):
     trace_name: str = ""
     stopping_rule: Literal["budget", "compared", "clear"] = "budget"
 
-    result_key = "measurement"
-
     def __post_init__(self) -> None:
         """Check the values that a user can set."""
         super().__post_init__()

@@ -73,7 +73,7 @@ def _make_factories(request: pytest.FixtureRequest) -> Factories:
     storage = Options.from_config(request.config).storage
     if not storage:
         return factories
-    from netpipe.storage.loaders import place
+    from netpipe.storage.stand_in import place
 
     fingerprint = f"{factories.fingerprint} in {storage}"
     return replace(factories, loader=place(factories.loader, storage), fingerprint=fingerprint)

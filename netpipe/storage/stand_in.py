@@ -1,17 +1,21 @@
-"""A source whose reads take as long as from a storage."""
+"""Sources whose reads take as long as from a storage, and loaders placed in one (`--storage`)."""
 
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
+from functools import wraps
 from heapq import heappop, heappush
 from typing import Any, Final
 
 from netpipe.errors import MisuseError
+from netpipe.grain_access.grain_classes import replace_source
+from netpipe.grain_access.nodes import Node
 from netpipe.grain_access.observed_sources import GrainBatchedSource, ObservedSource
+from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.storage.emulated_storage import Service, share
+from netpipe.storage.profiles import parse_storage
 
 _PLACEMENT: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage", default=None)
 
@@ -22,15 +26,6 @@ class Placement:
     def __init__(self, storage: str) -> None:
         self.service = share(storage)
         self.sources = 0
-
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """Make `stand_in` use this storage inside the `with` block."""
-        token = _PLACEMENT.set(self)
-        try:
-            yield
-        finally:
-            _PLACEMENT.reset(token)
 
 
 def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> Any:
@@ -57,6 +52,54 @@ def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> An
     placement.sources += 1
     kind = _GrainBatchedStandIn if hasattr(source, "_getitems") else StandIn
     return kind(source, placement.service, placement.sources, (*reads, "__getitems__"))
+
+
+def place(loader: Callable[..., Any], storage: str) -> Callable[..., Any]:
+    """Return a factory of the same loader in a storage, named as for `--storage`.
+
+    If the original factory calls `stand_in`, it places the sources itself. Otherwise the sources
+    of its Grain pipeline are replaced.
+
+    Raises:
+        MisuseError: The storage is unknown. The new factory also raises this error, if it cannot
+            replace a source.
+    """
+    is_local = parse_storage(storage).name.startswith("local")
+
+    @wraps(loader)
+    def make(*arguments: Any, **named: Any) -> Any:
+        placement = Placement(storage)
+        token = _PLACEMENT.set(placement)
+        try:
+            made = loader(*arguments, **named)
+            if not placement.sources:
+                _replace_sources(made, storage)
+        finally:
+            _PLACEMENT.reset(token)
+        return made
+
+    # The attribute by which a loader factory declares its storage to the linter.
+    make.netpipe_storage = "local" if is_local else "remote"  # type: ignore[attr-defined]
+    return make
+
+
+def _replace_sources(made: Any, storage: str) -> None:
+    datasets = collect_datasets(made)
+    leaves = [node for node in read_graph(made).nodes if not node.parents]
+    if not leaves or not all(
+        _is_stored(leaf) and replace_source(datasets[leaf.id], stand_in) for leaf in leaves
+    ):
+        found = "a source that is a stream, computed or a list" if leaves else type(made).__name__
+        raise MisuseError(
+            f"storage {storage}: the loader must be a Grain pipeline of random-access sources, "
+            f"which can be replaced; found {found}. Before the factory returns, wrap its "
+            "sources: netpipe.storage.stand_in(source)"
+        )
+
+
+def _is_stored(leaf: Node) -> bool:
+    """Return whether a leaf may read from a storage; a list often holds file names for a map."""
+    return leaf.kind == "Source" and not str(leaf.parameters.get("source")).startswith("builtins.")
 
 
 class StandIn(ObservedSource):

@@ -16,7 +16,6 @@ import pytest
 from netpipe.errors import HangError, SessionError
 from netpipe.jobs import watchdog
 from netpipe.jobs.parent import run_measurement
-from netpipe.jobs.processes import Worker
 from netpipe.jobs.progress import Progress, ProgressReader
 from netpipe.jobs.request import (
     OVERTIME_S,
@@ -140,10 +139,10 @@ def test_a_worker_crash_while_the_loader_starts_is_reported_early(
     dog: Watchdog, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A crash is reported after five seconds; processes from before the start do not count."""
-    workers = [Worker(1, "by SIGTERM")]
+    workers = {1: "by SIGTERM"}
     monkeypatch.setattr(watchdog, "list_workers", lambda: workers)
     dog.note_wait(clock(), starts=True)
-    workers += [Worker(2, ""), Worker(3, "by SIGKILL")]
+    workers |= {2: "", 3: "by SIGKILL"}
     for _ in range(6):
         assert dog.alarm() is None
         clock.sleep(1.0)

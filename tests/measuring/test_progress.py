@@ -125,18 +125,18 @@ def test_progress_arrives_while_the_session_runs(
 ) -> None:
     """The parent gets every phase, in order, before the result."""
     made = make_measurement()
-    document = {"measurement": made.to_document(), "lint": {"a": 1}}
+    result = made.to_document() if kind == "measure" else {"a": 1}
     rest = (
         "wait_until_seen('starting a process')\n"
         "doing('first'); wait_until_seen('first')\n"
         "doing('second', 600.0); wait_until_seen('second')\n"
-        f"write_result(request, {document!r})"
+        f"write_result(request, {{{kind!r}: {result!r}}})"
     )
     child = command(tmp_path, rest)
     if kind == "measure":
         assert run_measurement(child, MeasureRequest(), progress=recorder) == made
     else:
-        assert run_session(child, SessionRequest(kind), progress=recorder) == document[kind]
+        assert run_session(child, SessionRequest(kind), progress=recorder) == result
     phases = list(dict.fromkeys((progress.doing, progress.of_s) for progress in recorder.seen))
     assert phases == [("starting a process", 0.0), ("first", 0.0), ("second", 600.0)]
 

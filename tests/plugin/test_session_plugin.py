@@ -180,7 +180,7 @@ def test_a_test_that_this_version_skips_is_missing(
     project.has(f"\n    import os\n    import pytest\n    pytestmark = {skipped}\n{LOAD_TIME}")
     session()
     with pytest.raises(NoSuchTestError, match="skipped"):
-        read_result(tmp_path / "result.json", "measurement")
+        read_result(tmp_path / "result.json")
 
 
 def test_a_session_writes_no_report_of_the_run(project: Project, session: Serve) -> None:

@@ -19,8 +19,7 @@ from netpipe.grain_access.worker_start import let_grain_start_workers
 from netpipe.jobs.registry import make_factory
 from netpipe.jobs.targets import Target
 from netpipe.storage.emulated_storage import _CACHED_BYTES, share
-from netpipe.storage.loaders import place
-from netpipe.storage.stand_in import StandIn
+from netpipe.storage.stand_in import StandIn, place
 from netpipe.workload.config import Config
 from netpipe.workload.preparation.synthetic import generate
 from tests.storage import sources

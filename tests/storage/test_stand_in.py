@@ -13,7 +13,7 @@ import pytest
 from netpipe.errors import MisuseError
 from netpipe.grain_access.nodes import qualified_name
 from netpipe.storage import stand_in
-from netpipe.storage.stand_in import Placement, StandIn, count_bytes
+from netpipe.storage.stand_in import StandIn, count_bytes, place
 from tests.fakes import FakeClock
 from tests.storage.sources import GrainRows, Rows, TorchRows
 
@@ -108,8 +108,7 @@ def test_a_cached_record_is_there_at_once(timed: Timed) -> None:
 def test_sources_do_not_share_records_of_a_cache(timed: Timed) -> None:
     """Record 3 of another source is a different record; a rebuilt source is the same one."""
     for expected_s in (1.0, 0.0):
-        with Placement(f"{PLAIN},cache=1GB").entered():
-            rows, others = stand_in(Rows()), stand_in(Rows())
+        rows, others = place(lambda: (stand_in(Rows()), stand_in(Rows())), f"{PLAIN},cache=1GB")()
         assert timed(lambda: rows[3]) == pytest.approx(expected_s)  # noqa: B023  # called at once
         assert timed(lambda: others[3]) == pytest.approx(expected_s)  # noqa: B023  # called at once
 
@@ -139,11 +138,12 @@ def test_without_a_storage_the_source_itself_is_returned() -> None:
 def test_the_storage_of_the_command_line_comes_first() -> None:
     """`--storage` overrides the storage that the loader names, whether wrapped or not."""
     plain_and_wrapped = (Rows(), stand_in(Rows(), "local-nvme"))
-    with Placement("network-disk").entered():
-        for source in plain_and_wrapped:
-            moved = stand_in(source, "object-store")
-            assert repr(moved).endswith(" in network-disk")
-            assert type(moved._source) is Rows
+    loader = place(
+        lambda: [stand_in(rows, "object-store") for rows in plain_and_wrapped], "network-disk"
+    )
+    for moved in loader():
+        assert repr(moved).endswith(" in network-disk")
+        assert type(moved._source) is Rows
 
 
 def test_it_has_the_attributes_of_its_source() -> None:

@@ -64,7 +64,7 @@ def duets_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
         def read(*, is_early: bool) -> Any:
             assert is_early  # the user need not wait until the other side's process has ended
             thread.join(30.0)
-            return read_result(result, asked.result_key)
+            return read_result(result)
 
         yield SimpleNamespace(is_over=lambda: not thread.is_alive(), result=read)
 

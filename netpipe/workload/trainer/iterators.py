@@ -193,6 +193,7 @@ class AwaitedBatches(Iterator[Batch]):
     def __init__(self, batches: Iterator[Batch], limit_s: float) -> None:
         self._batches = batches
         self._limit_s = limit_s
+        self._others = list_workers()
         self._failure: NetpipeError | None = None
 
     def __next__(self) -> Batch:
@@ -215,11 +216,14 @@ class AwaitedBatches(Iterator[Batch]):
         batch = call_in_thread(lambda: next(self._batches))
         crash_polls = 0
         while not wait([batch], _POLL_S).done:
-            crashes = [worker for worker in list_workers() if worker.crash]
+            crashes = [
+                f"worker process {pid} was ended {crash}"
+                for pid, crash in list_workers().items()
+                if crash and pid not in self._others
+            ]
             crash_polls += bool(crashes)
             if crash_polls >= _CRASH_POLLS:
-                crash = f"worker process {crashes[0].pid} was ended {crashes[0].crash}"
-                raise LoaderFailedError(f"{crash}. {_WAY_OUT}")
+                raise LoaderFailedError(f"{crashes[0]}. {_WAY_OUT}")
             if time.monotonic() - began_s > self._limit_s:
                 limit = f"{self._limit_s:g} s, the limit network_batch_limit_s"
                 raise HangError(f"no batch within {limit}. {_WAY_OUT}")

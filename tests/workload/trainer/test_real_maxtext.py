@@ -110,7 +110,7 @@ def test_a_training_goes_on_from_its_checkpoint(config: Path) -> None:
 
 def test_a_loader_that_fails_ends_a_training(config: Path, tmp_path: Path) -> None:
     """The training ends with our error, and with exit code 1."""
-    killing = "[os.kill(worker.pid, 9) for worker in list_workers()]"
+    killing = "[os.kill(pid, 9) for pid in list_workers()]"
     (tmp_path / "train_network.py").write_text(LAUNCHER.format(action=killing))
     code, output = run("train_network.py", config, "steps=1000")
     assert code == 1

@@ -85,15 +85,37 @@ def test_an_iterator_that_failed_stays_failed() -> None:
     assert len(asked) == 1
 
 
-def test_a_killed_worker_ends_the_wait() -> None:
+@pytest.fixture
+def killed() -> Iterator[Callable[[], int]]:
+    """Starts and kills a process, and returns its pid."""
+    processes = list[multiprocessing.process.BaseProcess]()
+
+    def kill() -> int:
+        process = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
+        process.start()
+        processes.append(process)
+        assert process.pid
+        os.kill(process.pid, signal.SIGKILL)
+        return process.pid
+
+    yield kill
+    for process in processes:
+        process.join()
+
+
+def test_a_killed_worker_ends_the_wait(killed: Callable[[], int]) -> None:
     """A killed worker ends the wait long before the limit."""
-    worker = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600,))
-    worker.start()
-    assert worker.pid
-    os.kill(worker.pid, signal.SIGKILL)
-    with pytest.raises(LoaderFailedError, match=f"process {worker.pid} was ended by SIGKILL"):
-        next(AwaitedBatches(made_by(wait_for_ever), LIMIT_S))
-    worker.join()
+    batches = AwaitedBatches(made_by(wait_for_ever), LIMIT_S)
+    pid = killed()
+    with pytest.raises(LoaderFailedError, match=f"process {pid} was ended by SIGKILL"):
+        next(batches)
+
+
+def test_a_process_that_crashed_before_is_not_a_worker(killed: Callable[[], int]) -> None:
+    """A process of the user that crashed before the loader was made does not end the training."""
+    killed()
+    with pytest.raises(HangError):
+        next(AwaitedBatches(made_by(wait_for_ever), 0.5))
 
 
 TRAINING = """
@@ -111,7 +133,7 @@ if __name__ == "__main__":
     for number in range(100_000):
         next(batches)
         if number == 5:
-            os.kill(list_workers()[0].pid, signal.SIGKILL)
+            os.kill(next(iter(list_workers())), signal.SIGKILL)
 """
 
 
