@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -65,8 +66,8 @@ class RemoteTimer:
     """The parent's connection to the running session of one side."""
 
     def __init__(self, name: str, session: Session, channel: Connection) -> None:
+        self.session = session
         self._name = name
-        self._session = session
         self._channel = channel
 
     def send(self, order: tuple[Any, ...]) -> None:
@@ -77,26 +78,17 @@ class RemoteTimer:
     def receive(self) -> dict[str, Any] | None:
         """Return an answer, or None if there is none yet; raise the error of a failed session."""
         with name_failures(self._name):
-            if self._session.is_over():
+            if self.session.is_over():
                 raise self._failure()
             try:
                 return self._channel.recv() if self._channel.poll(_POLL_S) else None
             except (EOFError, OSError):
                 raise self._failure() from None
 
-    @property
-    def pid(self) -> int:
-        """The pid of the side's process."""
-        return self._session.pid
-
-    def cpu_s(self) -> float:
-        """Return the CPU seconds of the side's process and all below it."""
-        return self._session.cpu_s()
-
     def _failure(self) -> NetpipeError:
         """Return the error of a session that has ended or is about to end."""
         try:
-            self._session.result(is_early=True)
+            self.session.result(is_early=True)
         except NetpipeError as error:
             return error
         return SessionError("it ended before it was told to")
@@ -145,14 +137,18 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
             return Duet({}, {}, difference="other data or another configuration")
         base_size, size = (BlockSize(*description["size"]) for description in descriptions)
         size = size.fit_to(base_size)
+        # An older version gives neither `core_use` nor `epoch_batches`.
+        uses = [CoreUse(*each["core_use"]) for each in descriptions if "core_use" in each]
         run_slice: Callable[[Sequence[RemoteTimer], BlockSize, int], tuple[_Block, _Block]]
         run_slice = take_turns
         if quantity == "load_s_per_batch":
-            run_slice = _pull_together if _share_cores_equally(descriptions) else _pull_in_turns
+            run_slice = partial(_pull, together=_share_cores_equally(uses))
         slices: list[tuple[_Block, _Block]] = []
         fractions: list[float] = []  # of the host's CPU time that other programs took
         once: list[dict[str, Sequence[float]]] = [{}, {}]
-        may_wait = quantity == "step_s" or _both_rest(descriptions)
+        # After a wait, the buffers of a loader that goes on loading would hold more batches.
+        rests = len(uses) == len(descriptions) and all(use.rests for use in uses)
+        may_wait = quantity == "step_s" or rests
         for number in _number_slices(timers, duet_s, fractions, may_wait=may_wait):
             cpu = _read_host_cpu(timers)
             before, after = run_slice(timers, size, number)
@@ -160,7 +156,6 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
                 once = [block.pop("once", {}) for block in (before, after)]
                 slices.append((before, after))
                 fractions.append(busy_elsewhere_fraction(cpu, _read_host_cpu(timers)))
-    # An older version gives neither `epoch_batches` nor `core_use`.
     epochs = [description.get("epoch_batches") for description in descriptions]
     return Duet(
         base=_list_values([before for before, _ in slices]) | once[0],
@@ -207,7 +202,7 @@ def _wait_until_quiet(timers: Sequence[RemoteTimer], until_s: float) -> bool:
 
 
 def _read_host_cpu(timers: Sequence[RemoteTimer]) -> HostCpu:
-    return read_host_cpu(time.process_time() + sum(timer.cpu_s() for timer in timers))
+    return read_host_cpu(time.process_time() + sum(timer.session.cpu_s() for timer in timers))
 
 
 @contextmanager
@@ -233,69 +228,47 @@ def _start(side: Side[Request]) -> Iterator[RemoteTimer]:
         yield RemoteTimer(side.name, session, ours)
 
 
-def _share_cores_equally(descriptions: Sequence[dict[str, Any]]) -> bool:
+def _share_cores_equally(uses: Sequence[CoreUse]) -> bool:
     """Return whether two loaders can be compared while both pull.
 
     Once both use up the cores, more workers get a larger share of them, and threads that take turns
     on the GIL lose more time. Loaders that mostly wait do not compete, and one whose buffers are
     never full would go on loading in the other's turn.
     """
-    uses = [CoreUse(*each["core_use"]) for each in descriptions if "core_use" in each]
     is_alike = len({tuple(use.helpers) for use in uses}) <= 1
     competes = sum(use.cores for use in uses) > _CROWDED * this_host().cores
     return is_alike or not competes or not all(use.rests for use in uses)
 
 
-def _both_rest(descriptions: Sequence[dict[str, Any]]) -> bool:
-    """Return whether both loaders are known to be idle between blocks.
-
-    Otherwise their buffers would hold more batches after a wait.
-    """
-    return all("core_use" in each and CoreUse(*each["core_use"]).rests for each in descriptions)
-
-
-def _pull_together(
-    timers: Sequence[RemoteTimer], size: BlockSize, number: int
+def _pull(
+    timers: Sequence[RemoteTimer], size: BlockSize, number: int, *, together: bool
 ) -> tuple[_Block, _Block]:
-    """Let both sides pull a block at the same time; the side that is ordered first alternates."""
-    bind_workers_alike(*(timer.pid for timer in timers))  # A loader may have been started again.
-    for timer in order_of_round(timers, number):
-        timer.send(size)
-    base, now = receive_all(timers)
+    """Let both sides pull a block, at the same time or in turn; the one that starts alternates."""
+    if together:
+        # A loader may have been started again.
+        bind_workers_alike(*(timer.session.pid for timer in timers))
+        for timer in order_of_round(timers, number):
+            timer.send(size)
+        base, now = receive_all(timers)
+    else:
+        base, now = take_turns(timers, size, number)
     if not (base and now):
         return base, now
-    stamps_s = [block["stamps_s"] for block in (base, now)]
-    until_s = min(each[-1] for each in stamps_s)
-    if until_s <= max(each[0] for each in stamps_s):
-        return {}, {}  # One side waited, or restarted its loader.
-    # The sides share the machine only while both pull.
+    stamps_s = [block.pop("stamps_s") for block in (base, now)]
     times_s = [each[size.skipped :] for each in stamps_s]
-    from_s = max(each[0] for each in times_s)
-    both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]
-    # A very fast side may end before the other one has begun.
-    return _with_load_times(base, now, both if min(map(len, both)) >= _MIN_ARRIVALS else times_s)
-
-
-def _pull_in_turns(
-    timers: Sequence[RemoteTimer], size: BlockSize, number: int
-) -> tuple[_Block, _Block]:
-    """Let the sides pull a block each, one after the other."""
-    base, now = take_turns(timers, size, number)
-    if not (base and now):
-        return base, now
-    times_s = [block["stamps_s"][size.skipped :] for block in (base, now)]
-    return _with_load_times(base, now, times_s)
-
-
-def _with_load_times(
-    base: _Block, now: _Block, times_s: Sequence[Sequence[float]]
-) -> tuple[_Block, _Block]:
-    """Replace the stamps of both blocks with the seconds per batch of the times that count."""
+    if together:
+        until_s = min(each[-1] for each in stamps_s)
+        if until_s <= max(each[0] for each in stamps_s):
+            return {}, {}  # One side waited, or restarted its loader.
+        # The sides share the machine only while both pull.
+        from_s = max(each[0] for each in times_s)
+        both = [[at_s for at_s in each if from_s <= at_s <= until_s] for each in times_s]
+        # A very fast side may end before the other one has begun.
+        times_s = both if min(map(len, both)) >= _MIN_ARRIVALS else times_s
     # Here, the other version takes the place of the reference loader.
     now["load_cpu_ratio"] /= base["load_cpu_ratio"]
     base["load_cpu_ratio"] = 1.0
     for block, each in zip((base, now), times_s, strict=True):
-        del block["stamps_s"]
         block["load_s_per_batch"] = (each[-1] - each[0]) / (len(each) - 1)
     return base, now
 

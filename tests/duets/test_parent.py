@@ -88,8 +88,8 @@ def test_a_longer_wait_shows_in_every_slice(
     """Both wait at the same time, 20 times as long in one; their CPU time is compared too."""
     uses = list[CoreUse]()
 
-    def share_cores_equally(descriptions: Sequence[dict[str, Any]]) -> bool:
-        uses.extend(CoreUse(*each["core_use"]) for each in descriptions)
+    def share_cores_equally(found: Sequence[CoreUse]) -> bool:
+        uses.extend(found)
         return True
 
     monkeypatch.setattr(parent, "_share_cores_equally", share_cores_equally)
@@ -222,7 +222,8 @@ class _RemoteTimer:
 
     def __init__(self, name: str, told: list[str], *answers: dict[str, Any]) -> None:
         self._name, self._told, self._answers = name, told, list(answers)
-        self._is_late, self.pid = False, 0
+        self._is_late = False
+        self.session = SimpleNamespace(pid=0, cpu_s=lambda: 0.0)
 
     def send(self, size: BlockSize) -> None:
         """Note the order."""
@@ -236,10 +237,6 @@ class _RemoteTimer:
         self._told.append(f"{self._name} answers")
         return self._answers.pop(0)
 
-    def cpu_s(self) -> float:
-        """Use no core."""
-        return 0.0
-
 
 def timers(told: list[str], base: dict[str, Any], now: dict[str, Any]) -> Any:
     """Make two sides with an answer each."""
@@ -252,8 +249,8 @@ def test_both_sides_run_on_the_same_cores(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(parent, "bind_workers_alike", lambda *pids: bound.append(pids))
     block = {"load_cpu_ratio": 1.0, "stamps_s": [0.0, 1.0, 2.0]}
     sides = timers([], dict(block), dict(block))
-    sides[1].pid = 7
-    parent._pull_together(sides, BlockSize(2), 0)
+    sides[1].session.pid = 7
+    parent._pull(sides, BlockSize(2), 0, together=True)
     assert bound == [(0, 7)]
 
 
@@ -262,7 +259,7 @@ def test_the_loaders_time_is_that_in_which_both_pull() -> None:
     told: list[str] = []
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]}
     now = {"load_cpu_ratio": 0.003, "stamps_s": [0.5, 2.0, 3.5, 5.0, 5.1, 5.2]}
-    before, after = parent._pull_together(timers(told, base, now), BlockSize(6), 0)
+    before, after = parent._pull(timers(told, base, now), BlockSize(6), 0, together=True)
     assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
     assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
     assert told == ["base 6", "now 6", "base answers", "now answers"]
@@ -274,11 +271,11 @@ def test_loaders_that_pull_in_turns_are_timed_whole() -> None:
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 0.5, 1.5, 2.5]}
     now = {"load_cpu_ratio": 0.003, "stamps_s": [3.0, 3.5, 5.0, 6.5]}
     size = BlockSize(2, skipped=1)
-    before, after = parent._pull_in_turns(timers(told, base, now), size, 0)
+    before, after = parent._pull(timers(told, base, now), size, 0, together=False)
     assert before == {"load_cpu_ratio": 1.0, "load_s_per_batch": 1.0}
     assert after == {"load_cpu_ratio": 1.5, "load_s_per_batch": 1.5}
     assert told == ["base 2", "base answers", "now 2", "now answers"]
-    assert parent._pull_in_turns(timers(told, base, {}), size, 0)[1] == {}
+    assert parent._pull(timers(told, base, {}), size, 0, together=False)[1] == {}
 
 
 @pytest.mark.parametrize(
@@ -330,14 +327,15 @@ def test_blocks_that_did_not_overlap_do_not_count() -> None:
     """One side has started its loader again while the other one pulled."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [2.5, 3.5, 4.5]}
-    assert parent._pull_together(timers([], base, now), BlockSize(3), 0) == ({}, {})
+    assert parent._pull(timers([], base, now), BlockSize(3), 0, together=True) == ({}, {})
 
 
 def test_one_that_is_much_faster_counts_whole() -> None:
     """A fast side has given its block before the other one has given the skipped batches."""
     base = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 0.01, 0.02, 0.03]}
     now = {"load_cpu_ratio": 0.002, "stamps_s": [0.0, 1.0, 2.0, 3.0]}
-    before, after = parent._pull_together(timers([], base, now), BlockSize(2, skipped=1), 0)
+    sides, size = timers([], base, now), BlockSize(2, skipped=1)
+    before, after = parent._pull(sides, size, 0, together=True)
     assert before["load_s_per_batch"] == pytest.approx(0.01)
     assert after["load_s_per_batch"] == pytest.approx(1.0)
 
@@ -363,7 +361,7 @@ class _Machine:
         monkeypatch.setattr(parent, "receive_all", lambda _: described)
         monkeypatch.setattr(parent, "_read_host_cpu", self.read)
         monkeypatch.setattr(parent, "take_turns", self.run_slice)
-        monkeypatch.setattr(parent, "_pull_together", self.run_slice)
+        monkeypatch.setattr(parent, "_pull", self.run_slice)
         monkeypatch.setattr(parent, "time", self)
 
     def monotonic(self) -> float:
@@ -375,7 +373,7 @@ class _Machine:
         self._halves += 1
         self.waited += 1
 
-    def run_slice(self, *_: object) -> tuple[dict[str, Any], dict[str, Any]]:
+    def run_slice(self, *_: object, **__: object) -> tuple[dict[str, Any], dict[str, Any]]:
         """Take a second; the value of the slice is when it began."""
         began_s = self.monotonic()
         self._halves += 2
