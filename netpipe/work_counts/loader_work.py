@@ -103,6 +103,8 @@ def _count(loader: LoaderFactory, batches: int, watch: Watch, settings: Any) -> 
     watch.enter_phase("the first batches")
     made, graph = single_thread_variant(loader)
     work = _pull_without_instrument(made, batches, watch)
+    # The variant in one thread has no length.
+    work.epoch_batches = work.epoch_batches or _find_stated_length(loader)
     watch.enter_phase("counting calls")
     with _warmed_up(made, watch) as puller:
         _count_calls(work, puller)
@@ -116,14 +118,8 @@ def _count(loader: LoaderFactory, batches: int, watch: Watch, settings: Any) -> 
 
 def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) -> LoaderWork:
     """Return a LoaderWork with its CPU time, for at most the batches of an epoch after warm-up."""
-    threads, lengths = threading.active_count(), list[int | None]()
-
-    def make() -> Any:
-        made = loader()
-        lengths.append(_find_stated_length(made))
-        return made
-
-    with _warmed_up(make, watch) as puller:
+    threads = threading.active_count()
+    with _warmed_up(loader, watch) as puller:
         started_s = puller.processes.cpu_s()
         while puller.epoch_batches is None and puller.pulled < WARM_UP_BATCHES + batches:
             puller.pull()
@@ -135,14 +131,14 @@ def _pull_without_instrument(loader: LoaderFactory, batches: int, watch: Watch) 
                 puller.pull()
     fitting = batches if epoch is None else max(1, epoch - WARM_UP_BATCHES)
     work = LoaderWork(fitting, max(0, beside), cpu_s / max(1, pulled))
-    work.epoch_batches = puller.epoch_batches or lengths[0]
+    work.epoch_batches = puller.epoch_batches
     return work
 
 
-def _find_stated_length(made: object) -> int | None:
+def _find_stated_length(loader: LoaderFactory) -> int | None:
     length = 0
     with suppress(Exception):  # the user's `__len__` may raise anything
-        length = length_hint(made)
+        length = length_hint(loader())
     # Grain's endless datasets have the largest possible length.
     return length if 0 < length < sys.maxsize else None
 

@@ -1,6 +1,7 @@
 """Changes of the data that a loader yields, which no count of work shows."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import grain
@@ -106,9 +107,10 @@ def test_an_earlier_profile_without_data_is_not_compared() -> None:
     assert {each.outcome for each in found} == {Outcome.NOT_COMPARED}
 
 
-def test_the_length_of_a_long_epoch_is_the_one_the_loader_states() -> None:
+@pytest.mark.parametrize("make", [lambda length: [0] * length, lambda length: batches(4 * length)])
+def test_a_long_epoch_has_the_length_that_its_loader_states(make: Callable[[int], Any]) -> None:
     """A dropped batch is seen although the epoch is too long to be counted."""
-    found = compare_work(profile_of(lambda: [0] * 199), profile_of(lambda: [0] * 200))
+    found = compare_work(profile_of(partial(make, 199)), profile_of(partial(make, 200)))
     (length,) = (each for each in found if each.metric == "epoch_batches")
     assert length.outcome is Outcome.REGRESSED
     assert length.reason == "epoch_batches: an epoch has 199 batches, before 200 batches"
