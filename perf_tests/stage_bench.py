@@ -34,14 +34,13 @@ class Bench:
 
     def draw(self) -> Contexts:
         """Draw `likely` contexts."""
-        return ContextDraws(self.rows, seed=SEED, target=TARGET).take(self.likely)
+        return ContextDraws(self.rows, seed=SEED, sequence_length=LENGTH).take(self.likely)
 
     def pack(self) -> Sequences:
         """Fill the batch's sequences."""
         return pack(
             self.rows,
             seed=SEED,
-            target=TARGET,
             sequences=SEQUENCES,
             sequence_length=LENGTH,
             at_first=self.likely,
@@ -52,7 +51,7 @@ def benches(data: Path) -> Iterator[Bench]:
     """Yield successive blocks of a train split, without end."""
     source = open_source(data, "train")
     sizes = source.row_measurements
-    likely = likely_contexts(sizes, target=TARGET, sequences=SEQUENCES, sequence_length=LENGTH)
+    likely = likely_contexts(sizes, sequences=SEQUENCES, sequence_length=LENGTH)
     blocks = max(1, int(contexts_per_row(sizes).sum()) // likely)
     epochs = Epochs(sizes, seed=SEED, row_group=source.row_group)
     order = RowOrder(epochs, blocks_per_epoch=blocks, blocks=1 << 40)

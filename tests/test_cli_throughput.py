@@ -117,6 +117,14 @@ def test_lists_are_all_combinations(netpipe: Netpipe, asked: Asked) -> None:
     assert "rounds: 3, fresh processes in each: 8," in result.stderr
 
 
+def test_a_repeated_value_is_measured_once(netpipe: Netpipe, asked: Asked) -> None:
+    """Each combination is measured once, without an end of the data."""
+    netpipe("throughput", "--batch-size", "256,512,256", "--workers", "2")
+    ((subjects, _, _),) = asked
+    assert [subject.batch_size for subject in subjects] == [256, 512]
+    assert [subject.target.arguments[1]["epochs"] for subject in subjects] == [None, None]
+
+
 def test_any_loader_can_be_measured(netpipe: Netpipe, asked: Asked, trials: Trials) -> None:
     """--loader names it; its workers are given, or chosen by trials."""
     result = netpipe(
@@ -153,7 +161,7 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
     (((combination,), rounds, seconds),) = asked
     assert (combination.workers, combination.batch_size) == (2, 256)
     assert (rounds, seconds) == (3, 4.0)
-    assert "memory budget: 1000 MB" in result.stderr
+    assert "memory budget: 1 GB" in result.stderr
     assert re.search("trials: 3 .* 3 rounds", result.stderr)
     assert re.search("1 worker, .*round 3:", result.stderr)
     assert "2 workers: 750 k tokens/s; 4 give" in result.stdout
@@ -182,7 +190,7 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
     [
         (
             ("--workers", "auto,2"),
-            "--workers: value .*auto alone.*'auto,2'",
+            "--workers: value .*whole numbers.*'auto,2'",
         ),
         (
             ("--workers", "auto", "--batch-size", "64,128"),

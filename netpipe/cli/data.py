@@ -3,6 +3,8 @@
 import os
 import shlex
 from collections.abc import Mapping
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -124,9 +126,13 @@ def _find_ray(runner: str, address: str | None, workers: int | None) -> "Runner 
         raise InputError(option, "--runner", f"be {other} with it", runner)
     if runner == "local":
         return None
-    from netpipe.workload.preparation.ray_runner import ANY_CLUSTER, RayRunner
+    if find_spec("ray") is None:
+        way_out = "Install it: pip install 'netpipe[ray]'"
+        raise InputError("--runner ray", "package ray", "be installed", "none", way_out)
+    from netpipe.workload.preparation.ray_runner import run_on_ray
 
-    return RayRunner(address or ANY_CLUSTER)
+    # "auto" is the cluster in RAY_ADDRESS, or else one with a node on this machine.
+    return partial(run_on_ray, address or "auto")
 
 
 @click.command(epilog="\b\nExample:\n  netpipe generate --out a && netpipe inspect a")

@@ -1,8 +1,8 @@
 """`netpipe throughput`: the speed of a loader alone, by workers, and compared with another."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import count
+from dataclasses import asdict, replace
+from itertools import count, product
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from netpipe.cli.console import (
 )
 from netpipe.cli.progress_display import show_bar
 from netpipe.errors import InputError
-from netpipe.results.units import format_megabytes
+from netpipe.results.units import format_bytes
 
 if TYPE_CHECKING:
     from netpipe.jobs.targets import Target
@@ -124,13 +124,24 @@ def throughput(
 def _our_combinations(
     data: Path | None, config: Path | None, batch_sizes: list[int], workers: list[int]
 ) -> "Sequence[Subject]":
-    from netpipe.workload.combinations import combinations
+    """Return this pipeline, on endless data, with each batch size and number of workers.
+
+    Empty lists stand for the pipeline's own settings.
+    """
+    from netpipe.jobs.targets import Target
+    from netpipe.throughput.sessions import Subject
     from netpipe.workload.config import PipelineConfig, load_config
     from netpipe.workload.preparation.synthetic import data_of_user
 
     default = PipelineConfig(sequence_length=1024, batch_size=128, workers=2)
     pipeline = load_config(config).pipeline if config else default
-    return combinations(data or data_of_user(), pipeline, batch_sizes, workers)
+    data, subjects = data or data_of_user(), []
+    choices = product(batch_sizes or [pipeline.batch_size], workers or [pipeline.workers])
+    for size, number in dict.fromkeys(choices):
+        endless = asdict(replace(pipeline, batch_size=size, epochs=None))
+        target = Target("netpipe.workload.pipeline", "build_with", (str(data), endless))
+        subjects.append(Subject(target, number, data, size, pipeline.sequence_length))
+    return subjects
 
 
 def _combinations_of(
@@ -159,21 +170,16 @@ def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
 
 
 def _wants_choice(workers: str | None, memory_budget: str | None, batch_sizes: list[int]) -> bool:
-    words = [word.strip() for word in (workers or "").split(",")]
-    if "auto" not in words:
-        if memory_budget is not None:
-            way_out = "Add --workers auto, or leave it out"
-            found = "no --workers" if workers is None else f"--workers {workers}"
-            raise InputError("--memory-budget", "option", "go with --workers auto", found, way_out)
-        return False
-    if len(words) > 1:
-        way_out = "Leave auto out to compare the numbers, or leave them out to have one chosen"
-        raise InputError("--workers", "value", "be auto alone, or numbers", repr(workers), way_out)
-    if len(batch_sizes) > 1:
+    is_automatic = (workers or "").strip() == "auto"
+    if memory_budget is not None and not is_automatic:
+        way_out = "Add --workers auto, or leave it out"
+        found = "no --workers" if workers is None else f"--workers {workers}"
+        raise InputError("--memory-budget", "option", "go with --workers auto", found, way_out)
+    if is_automatic and len(batch_sizes) > 1:
         sizes, constraint = ",".join(map(str, batch_sizes)), "be one size with --workers auto"
         way_out = "Choose the workers for one size after the other"
         raise InputError("--batch-size", "value", constraint, repr(sizes), way_out)
-    return True
+    return is_automatic
 
 
 def _choose_workers(
@@ -192,7 +198,7 @@ def _choose_workers(
     subjects = {n: replace(subject, workers=n) for n in worker_choice.worker_counts(host.cores)}
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
     notes.print(
-        f"memory budget: {format_megabytes(budget_bytes)} for all processes of a trial\n"
+        f"memory budget: {format_bytes(budget_bytes)} for all processes of a trial\n"
         f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, or up to "
         f"{worker_choice.MAX_ROUNDS} until the choice is clear; each is a fresh process that "
         f"measures {trial_s:g} s of steady state: about "

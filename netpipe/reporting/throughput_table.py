@@ -10,7 +10,7 @@ from netpipe.reporting.tables import TerminalTable
 from netpipe.results.measurement import Interval
 from netpipe.results.units import (
     format_amount,
-    format_megabytes,
+    format_bytes,
     format_number,
     format_percent,
     format_seconds,
@@ -87,7 +87,7 @@ def _bounds(name: str, interval: Interval, scale: float = 1.0) -> str:
 Columns = dict[str, tuple[str, Callable[[float], str]]]
 _WITH_BOUNDS: Final = ("tokens_per_s", "tokens_per_cpu_s", "examples_per_s", "examples_per_cpu_s")
 _COLUMNS: Final[Columns] = {
-    "PSS": ("peak_pss_bytes", format_megabytes),
+    "PSS": ("peak_pss_bytes", format_bytes),
     "1st batch": ("first_batch_s", format_seconds),
 }
 EXAMPLE_COLUMNS: Final[Columns] = {

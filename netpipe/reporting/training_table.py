@@ -7,7 +7,7 @@ from typing import Final
 from rich.table import Table
 
 from netpipe.reporting.tables import TerminalTable
-from netpipe.results.units import format_bytes, format_megabytes, format_percent, format_seconds
+from netpipe.results.units import format_bytes, format_percent, format_seconds
 from netpipe.watching.processes import find_memory_growth
 from netpipe.watching.window import Window
 
@@ -37,7 +37,7 @@ def training_table(
             format_percent(figures.waiting_fraction),
             "-" if figures.exposed_fraction is None else format_percent(window.idle[0]),
             "-" if figures.wait_s is None else format_seconds(figures.wait_s.longest),
-            format_megabytes(window.memory_bytes),
+            format_bytes(window.memory_bytes),
             "".join(_BARS[round(7 * each.idle[0])] for each in [*windows[name]][-_DRAWN_WINDOWS:]),
             f"{window.verdict.kind}{', ended' if name in ended else silent}",
         )

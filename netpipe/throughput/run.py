@@ -5,18 +5,16 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import Final, NamedTuple
 
 from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.jobs.footprint import bytes_read, read_between, read_memory
-from netpipe.jobs.heartbeat import UNWATCHED, Watch
-from netpipe.jobs.orders import read_orders
+from netpipe.jobs.heartbeat import Watch
 from netpipe.measuring.cpu_balance import CpuBalance
 from netpipe.measuring.loader_puller import LoaderFactory, Puller, close_with_timeout
 from netpipe.measuring.training.token_counts import Counted, count_tokens, name_leaves
-from netpipe.throughput.figures import Tally, describe_arrays, most_behind, size_in_bytes
+from netpipe.throughput.figures import Tally, most_behind, size_in_bytes
 
 _MEMORY_S: Final = 1.0
 # Each block of the warm-up takes this fraction of the measured time, until two in a row agree.
@@ -164,38 +162,6 @@ class LoaderRun:
             batch_bytes=size_in_bytes(self.puller.first_batch),
             behind_batches=max(window.behind_batches for window in windows),
         )
-
-
-def run(
-    loader: LoaderFactory,
-    seconds: float,
-    clock: Clock,
-    closing: ExitStack,
-    watch: Watch = UNWATCHED,
-) -> Tally:
-    """Return the counts of a loader's steady state over `seconds`."""
-    running = LoaderRun(loader, clock, closing, watch, seconds)
-    running.leave_buffered_out(seconds)
-    running.count(seconds)
-    return running.tally()
-
-
-def run_in_turns(
-    loader: LoaderFactory,
-    channel: Connection,
-    clock: Clock,
-    closing: ExitStack,
-    watch: Watch,
-    seconds: float,
-) -> None:
-    """Call the methods of `LoaderRun` that the parent orders by name, until the parent is gone.
-
-    The first answer, the arrays of the first batch, comes after a warm-up of at most `seconds`.
-    """
-    running = LoaderRun(loader, clock, closing, watch, seconds)
-    channel.send(describe_arrays(running.puller.first_batch))
-    for method, *arguments in read_orders(channel, watch):
-        channel.send(getattr(running, method)(*arguments) or {})
 
 
 def longest_s(seconds: float) -> float:

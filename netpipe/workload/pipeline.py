@@ -1,10 +1,11 @@
 """The pipeline from prepared data to batches."""
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import grain
 
@@ -72,6 +73,11 @@ def build(
         InputError: The data are damaged, or there is too little for one batch.
     """
     return _load(sequences_of_batches(data, config, position, source), config, widen)
+
+
+def build_with(data: str, settings: Mapping[str, Any], workers: int) -> grain.IterDataset:
+    """Assemble the pipeline with settings from JSON and another number of workers."""
+    return build(Path(data), PipelineConfig(**{**settings, "workers": workers}))
 
 
 def open_rows(
@@ -151,7 +157,7 @@ def sequences_of_batches(
     sequences = position.block_sequences
     build_blocks = _build_packed_blocks if config.packing else _build_unpacked_blocks
     blocks = build_blocks(source, epochs, data, config, sequences)
-    first = position.batch * _blocks_per_step(config, sequences)
+    first = position.batch * (config.batch_size * config.shard_count // sequences)
     if sequences > config.batch_size:  # Each block is now shared by several hosts.
         hosts = sequences // config.batch_size
         block, part = divmod(config.shard_index, hosts)
@@ -164,11 +170,6 @@ def sequences_of_batches(
     )  # fmt: skip
 
 
-def _blocks_per_step(config: PipelineConfig, sequences: int) -> int:
-    """Return the number of blocks in one step, counting the batches of all hosts."""
-    return config.batch_size * config.shard_count // sequences
-
-
 def _build_packed_blocks(
     source: RowSource, epochs: Epochs, data: Path, config: PipelineConfig, sequences: int
 ) -> grain.MapDataset:
@@ -176,11 +177,10 @@ def _build_packed_blocks(
 
     An epoch is cut into a whole number of steps, in blocks with about equally many contexts.
     """
-    target, length = config.sequence_length // TOKENS_PER_MEASUREMENT, config.sequence_length
     contexts_per_block = likely_contexts(
-        source.row_measurements, target=target, sequences=sequences, sequence_length=length
+        source.row_measurements, sequences=sequences, sequence_length=config.sequence_length
     )
-    blocks_per_step = _blocks_per_step(config, sequences)
+    blocks_per_step = config.batch_size * config.shard_count // sequences  # of all hosts
     contexts = epochs.contexts_per_epoch
     _require_contexts(data, config, contexts, at_least=MAX_CONTEXTS * blocks_per_step)
     contexts_per_step = blocks_per_step * max(contexts_per_block, MAX_CONTEXTS)
@@ -190,9 +190,8 @@ def _build_packed_blocks(
     packing = partial(
         pack,
         seed=config.seed,
-        target=target,
         sequences=sequences,
-        sequence_length=length,
+        sequence_length=config.sequence_length,
         at_first=contexts_per_block,
     )
     return (

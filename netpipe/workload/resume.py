@@ -43,8 +43,8 @@ class ResumableBatches(Iterator[Batch]):
         self._position = first_position(config)
         self.source = open_rows(data, config)
         self._identity = {
-            "data": self.source.fingerprint,
             "split": config.split,
+            "data": self.source.fingerprint,
             "seed": config.seed,
             "sequence_length": config.sequence_length,
             "packing": config.packing,

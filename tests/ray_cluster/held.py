@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 
 from netpipe.workload.formats.places import Place
-from netpipe.workload.preparation.ray_runner import RayRunner
+from netpipe.workload.preparation.ray_runner import run_on_ray
 from netpipe.workload.preparation.tasks import Advance, Task
 
 _POLL_S = 0.02
@@ -62,7 +62,7 @@ class HoldingRunner:
     def __call__(self, tasks: Sequence[Task], advance: Advance) -> None:
         """Run the tasks."""
         held: Any = [HeldTask(task, self.node, self.begun) for task in tasks[1:]]
-        RayRunner(self.address)([tasks[0], *held], advance)
+        run_on_ray(self.address, [tasks[0], *held], advance)
 
 
 @contextmanager

@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 
 from netpipe.errors import InputError
 from netpipe.workload.preparation.prepare import prepare
-from netpipe.workload.preparation.ray_runner import RayRunner
+from netpipe.workload.preparation.ray_runner import run_on_ray
 from tests.command import Netpipe
 from tests.ray_cluster.conftest import contents
 from tests.ray_cluster.held import HoldingRunner, kill_node, once_begun
@@ -115,7 +116,7 @@ def test_an_interrupt_ends_the_tasks(
         prepare([measured], out, shards=3, runner=runner)
     assert _all_end()
     assert not out.exists()
-    prepare([measured], out, shards=3, runner=RayRunner(cluster.address))
+    prepare([measured], out, shards=3, runner=partial(run_on_ray, cluster.address))
     assert contents(out) == expected
     assert sorted(tmp_path.iterdir()) == [begun, out]
 
@@ -124,5 +125,5 @@ def test_no_cluster_answers(measured: Path, tmp_path: Path, cluster: Any) -> Non
     """An address without a cluster is one line, and no output is made."""
     assert cluster
     with pytest.raises(InputError, match=r"^--address 127\.0\.0\.1:9: .*found .*refused\. Start"):
-        prepare([measured], tmp_path / "out", runner=RayRunner("127.0.0.1:9"))
+        prepare([measured], tmp_path / "out", runner=partial(run_on_ray, "127.0.0.1:9"))
     assert not (tmp_path / "out").exists()

@@ -18,14 +18,11 @@ from netpipe.throughput.document import Against, Throughput, throughput_document
 from netpipe.throughput.figures import FIGURES
 from netpipe.throughput.sessions import Subject
 from netpipe.throughput.worker_choice import Candidate, choose
-from netpipe.workload.combinations import combinations
-from netpipe.workload.config import PipelineConfig
 from tests.throughput.tallies import make_tally
 
 SCHEMA = Path(netpipe.__file__).parent / "schemas" / "throughput.1.json"
 FAST, SLOW = make_tally(wall_s=0.002, first_batch_s=0.5), make_tally()
-PIPELINE = PipelineConfig(sequence_length=1024)
-CHOSEN = combinations(Path("data"), PIPELINE, [128, 256], [2])
+CHOSEN = [Subject(Target("a.py", "b"), 2, Path("data"), size, 1024) for size in (128, 256)]
 ALONE = Throughput(Path("data"), 4.0, CHOSEN, [[SLOW] * 3, [FAST] * 3])
 OTHER = [make_tally(wall_s=16.0, bytes_read=0, counted_by=BY_ELEMENTS)] * 3
 CHOICE = choose(

@@ -29,7 +29,10 @@ def batch_of(tokens: int) -> Batch:
 def run(loader: LoaderFactory, seconds: float, clock: Clock, watch: Watch = UNWATCHED) -> Tally:
     """Measure a loader, then close it."""
     with ExitStack() as closing:
-        return runs.run(loader, seconds, clock, closing, watch)
+        running = LoaderRun(loader, clock, closing, watch, seconds)
+        running.leave_buffered_out(seconds)
+        running.count(seconds)
+        return running.tally()
 
 
 def paced(clock: FakeClock, gaps_s: Iterator[float], tokens: Iterator[int]) -> LoaderFactory:

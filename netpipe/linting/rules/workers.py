@@ -5,14 +5,14 @@ from typing import Final
 
 from netpipe.grain_access.nodes import Node
 from netpipe.linting.rules.buffers import find_element_readers
-from netpipe.linting.rules.finding import Pipeline, Problem, Severity
+from netpipe.linting.rules.finding import Pipeline, Problem
 from netpipe.linting.rules.graph_parts import (
     find_in_workers,
     process_pools,
     propose_reading,
     write_workers,
 )
-from netpipe.results.units import format_megabytes
+from netpipe.results.units import format_bytes
 
 # A worker takes 74 MB, plus about two bytes for each byte sent to it (Grain 0.2.18). Above this
 # size, the objects sent take about as much memory as the worker itself.
@@ -32,34 +32,28 @@ def no_workers(pipeline: Pipeline) -> Iterator[Problem]:
 
     A DataLoader is only info: 0 workers is the default, and right for a light pipeline.
     """
-    graph = pipeline.graph
+    graph, fix = pipeline.graph, _propose_workers(pipeline)
     for node in graph.of_kind("NoWorkers"):
         # After workers, an mp_prefetch could not start any of its own.
-        if all(below.kind != "ProcessPrefetch" for below in graph.below(node)):
-            yield _report_no_workers(pipeline, node)
+        if any(below.kind == "ProcessPrefetch" for below in graph.below(node)):
+            continue
+        is_elastic = graph.nodes[node.parents[0]].kind == "Elastic"
+        reads_ahead = any(above.kind == "ThreadPrefetch" for above in graph.above(node))
+        call = "ElasticIterator" if is_elastic else "mp_prefetch"
+        yield Problem(
+            "info" if reads_ahead and not is_elastic else "warning",
+            [node],
+            f"{call} with num_workers=0 does nothing: everything before it runs in the process"
+            " that trains",
+            f"{fix} (0 may come from grain.experimental.pick_performance_config),"
+            " or a grain.experimental.ThreadPrefetchIterDataset instead of it",
+        )
     if graph.data_loader is not None and not process_pools(graph):
         message = (
             "DataLoader has no workers: its operations run in the process that trains, when the"
             " trainer asks for a batch"
         )
-        fix = _propose_workers(pipeline)
         yield Problem("info", [graph.data_loader], message, fix)
-
-
-def _report_no_workers(pipeline: Pipeline, node: Node) -> Problem:
-    graph, fix = pipeline.graph, _propose_workers(pipeline)
-    is_elastic = graph.nodes[node.parents[0]].kind == "Elastic"
-    reads_ahead = any(above.kind == "ThreadPrefetch" for above in graph.above(node))
-    severity: Severity = "info" if reads_ahead and not is_elastic else "warning"
-    call = "ElasticIterator" if is_elastic else "mp_prefetch"
-    return Problem(
-        severity,
-        [node],
-        f"{call} with num_workers=0 does nothing: everything before it runs in the process"
-        " that trains",
-        f"{fix} (0 may come from grain.experimental.pick_performance_config),"
-        " or a grain.experimental.ThreadPrefetchIterDataset instead of it",
-    )
 
 
 def _propose_workers(pipeline: Pipeline) -> str:
@@ -146,7 +140,7 @@ def large_capture(pipeline: Pipeline) -> Iterator[Problem]:
         largest = max(nodes, key=lambda node: node.sent_bytes or 0)
         if total >= LARGE_CAPTURE_BYTES:
             sizes = (total, total * pool.size, largest.sent_bytes or 0)
-            sent, kept, held = map(format_megabytes, sizes)
+            sent, kept, held = map(format_bytes, sizes)
             yield Problem(
                 "warning",
                 (pool.prefetch, largest),

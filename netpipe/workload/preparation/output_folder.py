@@ -105,13 +105,9 @@ def _put_into_place(building: Path, out: Path) -> None:
         return
     with locked(out):
         _clean_and_check(out)
-        new = [
-            path.relative_to(building) for path in _data_files(building) if path.name != INDEX_NAME
-        ]
-        listed = [
-            str(path) for path in (*new, *(path.relative_to(out) for path in _data_files(out)))
-        ]
-        write_new(building / _REPLACING, "\n".join(listed).encode())
+        new = load_index(building).files
+        old = (path.relative_to(out) for path in _data_files(out))
+        write_new(building / _REPLACING, "\n".join(map(str, (*new, *old))).encode())
         try:
             for file in (PurePath(_REPLACING), *new, PurePath(INDEX_NAME)):
                 (out / file).parent.mkdir(exist_ok=True)

@@ -37,7 +37,7 @@ def run_in_processes(workers: int, tasks: Sequence[Task], advance: Advance) -> N
         min(workers, len(tasks)), context, _start_worker, (done, os.getpid())
     )
     try:
-        pending = {executor.submit(_run, task) for task in tasks}
+        pending = {executor.submit(task.run, _advance) for task in tasks}
         while pending:
             ended, pending = wait(pending, _REPORT_S, FIRST_EXCEPTION)
             for future in ended:
@@ -64,10 +64,6 @@ def _start_worker(rows_done: Any, parent: int) -> None:
     if os.getppid() != parent:  # The parent ended before prctl: no signal will come.
         os._exit(1)
     pa.set_cpu_count(1)  # The other cores have workers of their own.
-
-
-def _run(task: Task) -> None:
-    task.run(_advance)
 
 
 def _advance(rows: int) -> None:

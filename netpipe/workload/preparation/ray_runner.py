@@ -4,8 +4,6 @@ import logging
 import socket
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any
 from uuid import uuid4
 
@@ -16,47 +14,33 @@ from netpipe.files.text_files import shorten
 from netpipe.workload.formats.places import Place
 from netpipe.workload.preparation.tasks import Advance, Task
 
-ANY_CLUSTER = "auto"
-"""Stands for the cluster in RAY_ADDRESS, or else for one with a node on this machine."""
-
 _ANSWER_S = 10.0
 _START = "Start one: ray start --head, and on each other machine ray start --address=HOST:6379"
 _LOST = "Repeat the command, which continues from there"
 _SHARED = "Let --scratch name a folder on a file system that all machines share"
 
 
-@dataclass(frozen=True)
-class RayRunner:
-    """Runs tasks on an existing Ray cluster; `address` is passed to `ray.init`."""
+def run_on_ray(address: str, tasks: Sequence[Task], advance: Advance) -> None:
+    """Run tasks on an existing Ray cluster, whose address `ray.init` understands.
 
-    address: str = ANY_CLUSTER
-
-    def __post_init__(self) -> None:
-        if find_spec("ray") is None:
-            way_out = "Install it: pip install 'netpipe[ray]'"
-            raise InputError("--runner ray", "package ray", "be installed", "none", way_out)
-
-    def __call__(self, tasks: Sequence[Task], advance: Advance) -> None:
-        """Run all tasks.
-
-        Raises:
-            InputError: The cluster does not answer, or one of its machines lacks the work folder.
-            NetpipeError: Ray gave up on a task.
-        """
-        # A new name each time, since a network file system may have cached an old one.
-        mark = tasks[0].work / f"ray-{uuid4().hex}"
-        mark.write()
-        with _connected(self.address) as ray:
-            # Ray restarts a task if its process or node dies, at most three times.
-            run = ray.remote(_run)
-            rows = {run.remote(task, mark): task.rows for task in tasks}
-            try:
-                _await(ray, rows, advance)
-            except ray.exceptions.RayTaskError as error:
-                raise error.cause from error
-            except ray.exceptions.RayError as error:
-                reason = shorten(first_line(error), 200)
-                raise NetpipeError(f"Ray gave up a task: {reason}. {_LOST}") from error
+    Raises:
+        InputError: The cluster does not answer, or one of its machines lacks the work folder.
+        NetpipeError: Ray gave up on a task.
+    """
+    # A new name each time, since a network file system may have cached an old one.
+    mark = tasks[0].work / f"ray-{uuid4().hex}"
+    mark.write()
+    with _connected(address) as ray:
+        # Ray restarts a task if its process or node dies, at most three times.
+        run = ray.remote(_run)
+        rows = {run.remote(task, mark): task.rows for task in tasks}
+        try:
+            _await(ray, rows, advance)
+        except ray.exceptions.RayTaskError as error:
+            raise error.cause from error
+        except ray.exceptions.RayError as error:
+            reason = shorten(first_line(error), 200)
+            raise NetpipeError(f"Ray gave up a task: {reason}. {_LOST}") from error
 
 
 @contextmanager

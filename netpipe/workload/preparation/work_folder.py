@@ -26,10 +26,6 @@ WORK_NAME: Final = re.compile(r"\.netpipe-work-[0-9a-f]{16}")
 _KEY: Final = "key"
 
 
-class NewStartWarning(UserWarning):
-    """An interrupted preparation had other sources or settings, so its work cannot be used."""
-
-
 def find_scratch(out: Place) -> Path:
     """Return the parent of the work folder, which is on the file system of a local output."""
     if not out.is_local:
@@ -97,4 +93,4 @@ def _begin(folder: Path, out: Place, key: str) -> None:
     stored.write(key.encode())
     if found is not None:
         text = f"{out}: an interrupted run had other sources or settings; this one starts over"
-        warnings.warn(text, NewStartWarning, stacklevel=2)
+        warnings.warn(text, stacklevel=2)

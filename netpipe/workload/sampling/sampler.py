@@ -95,11 +95,12 @@ def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
     )
 
 
-def likely_measurements(row_sizes: NDArray[np.int64], target: int) -> NDArray[np.float64]:
+def likely_measurements(row_sizes: NDArray[np.int64], sequence_length: int) -> NDArray[np.float64]:
     """Return the mean size of each row's contexts, float64 (rows,).
 
     Short rows are taken whole; others average min(w, target), with w log-uniform up to their size.
     """
+    target = sequence_length // TOKENS_PER_MEASUREMENT
     log_size = np.log(np.maximum(row_sizes, 2))
     cut = (target - 1) / log_size + target * (1 - np.log(target) / log_size)
     return np.where(row_sizes < target, row_sizes, cut)
@@ -200,18 +201,18 @@ def read_block(source: RowSource, block: RowBlock) -> DrawnRows:
 
 
 class ContextDraws:
-    """The endless sequence of contexts of a block's rows, with at most `target` measurements each.
+    """The endless sequence of contexts of a block's rows.
 
     Each round has `block.contexts` contexts of each row, shuffled. In the first round, the first
     context of each row comes before all others, so that no row is left out while there is room.
     The sequence does not depend on the counts that `take` is called with.
     """
 
-    def __init__(self, drawn_from: DrawnRows, *, seed: int, target: int) -> None:
+    def __init__(self, drawn_from: DrawnRows, *, seed: int, sequence_length: int) -> None:
         self._rows = drawn_from.rows
         self._block = drawn_from.block
         self._seed = seed
-        self._target = target
+        self._target = sequence_length // TOKENS_PER_MEASUREMENT
         self._rounds = _rounds(drawn_from.block, seed)
         self._slots, self._numbers = next(self._rounds)
 

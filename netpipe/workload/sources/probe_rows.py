@@ -48,7 +48,8 @@ class ArrayRecordSource:
         )
         self.row_measurements = contents.row_measurements
         self.row_group: NDArray[np.int64] | None = None
-        self.fingerprint = index.fingerprint
+        # The fingerprint of an index is of the rows of both splits together.
+        self.fingerprint = index.fingerprint + hash_rows(contents.row_measurements)
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
         """Read these rows, in this order."""

@@ -26,24 +26,19 @@ def fill(stream: TokenStream, *, sequence_length: int) -> Sequences:
 
 
 def likely_contexts(
-    row_measurements: NDArray[np.int64], *, target: int, sequences: int, sequence_length: int
+    row_measurements: NDArray[np.int64], *, sequences: int, sequence_length: int
 ) -> int:
-    """Estimate how many contexts of at most `target` measurements fill the sequences."""
+    """Estimate how many contexts fill the sequences."""
     measurements = np.average(
-        likely_measurements(row_measurements, target), weights=contexts_per_row(row_measurements)
+        likely_measurements(row_measurements, sequence_length),
+        weights=contexts_per_row(row_measurements),
     )
     in_sequence = sequence_length / (measurements * _LIKELY_TOKENS_PER_MEASUREMENT)
     return int(sequences * (in_sequence + _DROPPED_CONTEXTS_PER_SEQUENCE)) + 1
 
 
 def pack(
-    drawn_from: DrawnRows,
-    *,
-    seed: int,
-    target: int,
-    sequences: int,
-    sequence_length: int,
-    at_first: int,
+    drawn_from: DrawnRows, *, seed: int, sequences: int, sequence_length: int, at_first: int
 ) -> Sequences:
     """Fill sequences with contexts from a block's rows until no other measurement fits.
 
@@ -52,7 +47,7 @@ def pack(
     a smaller crop. `at_first` is the number of contexts drawn first, which affects only the speed.
     """
     room = sequence_length + 1
-    draws = ContextDraws(drawn_from, seed=seed, target=target)
+    draws = ContextDraws(drawn_from, seed=seed, sequence_length=sequence_length)
     contexts = draws.take(at_first)
     while len((cuts := cut(contexts, sequences, room)).segments) < sequences:
         missing = 1 - len(cuts.segments) / sequences

@@ -24,7 +24,7 @@ from netpipe.workload.formats.places import find_place
 from netpipe.workload.preparation import output_folder, phases, plan, runs, tasks
 from netpipe.workload.preparation.prepare import prepare
 from netpipe.workload.preparation.tasks import Advance, Task, run_here
-from netpipe.workload.preparation.work_folder import WORK_NAME, NewStartWarning
+from netpipe.workload.preparation.work_folder import WORK_NAME
 from tests.workload.factories import as_table, make_pings
 
 SLICE_ROWS = 500
@@ -254,7 +254,7 @@ def test_other_settings_or_sources_begin_anew(
     ran.clear()
     if change == "source":
         os.utime(source / "0.parquet", (1, 1))
-    with pytest.warns(NewStartWarning, match=f"^{out}: .*starts over"):
+    with pytest.warns(UserWarning, match=f"^{out}: .*starts over"):
         prepare([source], out, seed=int(change == "seed"))
     assert set(done) <= set(ran)
 
@@ -329,7 +329,7 @@ def test_a_killed_worker_is_one_line(
 ) -> None:
     """The error says what to do, the output is unchanged, and the same call continues."""
     out = tmp_path / "out"
-    monkeypatch.setattr("netpipe.workload.preparation.processes._run", _die_at_once)
+    monkeypatch.setattr("netpipe.workload.preparation.processes._advance", _die_at_once)
     with pytest.raises(NetpipeError, match=r"killed.*repeat the command.*--workers"):
         prepare([measured], out, shards=3, workers=2)
     assert not out.exists()
@@ -343,19 +343,14 @@ def test_a_lost_connection_of_a_worker_keeps_the_work(
     measured: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A system error keeps the work, even if another process reports it."""
-    monkeypatch.setattr("netpipe.workload.preparation.processes._run", _lose_connection)
+    monkeypatch.setattr("netpipe.workload.preparation.processes._advance", _lose_connection)
     with pytest.raises(InputError, match="connection lost"):
         prepare([measured], tmp_path / "out", workers=2)
     assert work_folders(tmp_path)
 
 
-def _lose_connection(task: Task) -> None:
-    def refuse(*_: object) -> None:
-        raise find_place("a").error("be readable", OSError("connection lost")) from OSError()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(task), "do", refuse)
-        task.run(print)
+def _lose_connection(_rows: int) -> None:
+    raise find_place("a").error("be readable", OSError("connection lost")) from OSError()
 
 
 def _die_at_once(_: object) -> None:

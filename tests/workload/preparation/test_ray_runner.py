@@ -28,7 +28,7 @@ def test_ray_is_not_installed(
     parquet: Path, tmp_path: Path, netpipe: Netpipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without Ray the error is one line that says how to install it, and nothing is made."""
-    monkeypatch.setattr(ray_runner, "find_spec", lambda _: None)
+    monkeypatch.setattr("netpipe.cli.data.find_spec", lambda _: None)
     done = netpipe("prepare", parquet, "--out", tmp_path / "out", "--runner", "ray")
     assert done.exit_code == 2
     message = "netpipe: --runner ray: package ray must be installed; found none. "

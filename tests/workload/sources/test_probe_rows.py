@@ -14,6 +14,7 @@ import pytest
 from netpipe.errors import InputError
 from netpipe.workload.formats.index import INDEX_NAME, load_index
 from netpipe.workload.formats.rows import ProbeRow, take
+from netpipe.workload.preparation.prepare import prepare
 from netpipe.workload.sources.parquet_source import ParquetSource
 from netpipe.workload.sources.probe_rows import (
     ArrayRecordSource,
@@ -59,6 +60,14 @@ def test_rows_come_in_the_order_asked(prepared: Path) -> None:
     counts = source.row_measurements
     asked = [len(counts) - 1, 0, 3, 3]
     assert [len(row) for row in source.read(asked)] == counts[asked].tolist()
+
+
+def test_another_split_has_another_fingerprint(tmp_path: Path, parquet: Path) -> None:
+    """A state saved with one split does not fit another split of the same rows."""
+    for seed in (0, 1):
+        prepare([parquet], tmp_path / str(seed), seed=seed, eval_fraction=0.2)
+    sources = [open_source(tmp_path / str(seed), "train") for seed in (0, 1)]
+    assert sources[0].fingerprint != sources[1].fingerprint
 
 
 def test_parquet_gives_the_same_rows(prepared: Path, parquet: Path) -> None:

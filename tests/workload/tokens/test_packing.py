@@ -39,7 +39,6 @@ def _pack(block: DrawnRows, length: int, sequences: int = 9, at_first: int = 20)
     return pack(
         block,
         seed=SEED,
-        target=length // 30,
         sequences=sequences,
         sequence_length=length,
         at_first=at_first,
@@ -88,7 +87,7 @@ def test_the_estimate_is_near() -> None:
     """The estimate for rows of many sizes is right to within a third."""
     sizes = np.array([10, 40, 300, 2000] * 20)
     block = _block([make_pings(size, seed=number) for number, size in enumerate(sizes.tolist())])
-    likely = likely_contexts(sizes, target=34, sequences=60, sequence_length=1024)
+    likely = likely_contexts(sizes, sequences=60, sequence_length=1024)
     needed = len(_pack(block, 1024, sequences=60)["segment_tokens"])
     assert 0.75 * needed < likely < 1.33 * needed
 
@@ -97,7 +96,7 @@ def test_bytes_read_for_a_token_are_bounded() -> None:
     """A batch of 128 x 1024 reads less than 30 bytes a token, even from the largest rows."""
     measurements = ROW_BYTES // 8  # seconds in 4 bytes, the time and the pair in 2 each
     sizes = np.full(1000, measurements)
-    likely = likely_contexts(sizes, target=34, sequences=128, sequence_length=1024)
+    likely = likely_contexts(sizes, sequences=128, sequence_length=1024)
     blocks = int(contexts_per_row(sizes).sum()) // likely
     order = RowOrder(Epochs(sizes, seed=0), blocks_per_epoch=blocks, blocks=blocks)
     read = [len(order[number].row) * ROW_BYTES for number in range(blocks)]
