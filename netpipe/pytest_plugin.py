@@ -12,38 +12,19 @@ import pytest
 
 from netpipe.errors import InconclusiveError, NetpipeError
 from netpipe.jobs.request import REQUEST_VARIABLE
-from netpipe.plugin import other_plugins
-
-# The fixtures belong to this plugin, so that a project's own plugins can override them.
-from netpipe.plugin.fixtures import (  # noqa: F401  # pytest looks for them here
-    RUN,
-    UNUSED,
-    _netpipe_clock,
-    _netpipe_subject,
-    activate,
-    is_timed,
-    make_failure,
-    netpipe_accelerator,
-    netpipe_benchmark,
-    netpipe_fingerprint,
-    netpipe_flops_per_step,
-    netpipe_limits,
-    netpipe_lint,
-    netpipe_loader,
-    netpipe_loop,
-    netpipe_measurement,
-    netpipe_resume,
-    netpipe_step,
-    netpipe_synthetic,
-    netpipe_work,
-    run_of,
-)
+from netpipe.plugin import fixtures, other_plugins
+from netpipe.plugin.fixtures import RUN, UNUSED, activate, is_timed, make_failure, run_of
 from netpipe.plugin.options import (
     Options,
     is_any_given,
     pytest_addoption,  # noqa: F401  # pytest looks for it here
 )
 from netpipe.printable import make_loggable
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Register the fixtures beside this plugin, so that a project's own plugins override them."""
+    pluginmanager.register(fixtures, fixtures.__name__)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-benchmark reads its options

@@ -194,11 +194,7 @@ def watch(
 
 
 def _name_targets(**factories: Target | None) -> "dict[str, targets.Target]":
-    """Return the targets of a request, by role.
-
-    Raises:
-        MisuseError: A child process could not find a factory, or this process is such a child.
-    """
+    """Return the targets of a request, by role; errors as in `_name`."""
     from netpipe.jobs.targets import name_targets
 
     given = {role: made for role, made in factories.items() if made or role == "loader"}
@@ -239,20 +235,18 @@ def _name(target: Target | None) -> str:
 
 
 def _refuse_held_accelerator(accelerator: str) -> None:
-    jax = sys.modules.get("jax")
+    jax: Any = sys.modules.get("jax")
     if jax is None or accelerator.startswith("emulated"):
+        return
+    # Asking jax for its devices would open them.
+    if not jax._src.xla_bridge.backends_are_initialized():  # noqa: SLF001
         return
     from jax.extend.backend import backends
 
-    held = [name for name in backends() if name != "cpu"] if _has_started(jax) else []
+    held = [name for name in backends() if name != "cpu"]
     if held:
         raise MisuseError(
             f"this process holds the {held[0]}, which the process that measures needs: call "
             "netpipe before anything runs on the device, start this process with "
             "JAX_PLATFORMS=cpu, or give an emulated accelerator"
         )
-
-
-def _has_started(jax: Any) -> bool:
-    """Return whether jax has opened its devices; asking jax for the devices would open them."""
-    return bool(jax._src.xla_bridge.backends_are_initialized())  # noqa: SLF001

@@ -203,7 +203,7 @@ def test_an_accelerator_that_this_process_holds_is_refused(
     pipeline: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The error says that this process holds the accelerator."""
-    monkeypatch.setattr(python_interface, "_has_started", lambda _: True)
+    monkeypatch.setattr("jax._src.xla_bridge.backends_are_initialized", lambda: True)
     monkeypatch.setattr("jax.extend.backend.backends", lambda: {"cpu": None, "cuda": None})
     for call in (netpipe.measure, netpipe.diagnose, netpipe.work):
         with pytest.raises(MisuseError, match="this process holds the cuda"):

@@ -4,6 +4,7 @@ In a pull or merge request, the baselines are read from the commit that it branc
 that a change cannot accept its own regressions unseen.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -15,6 +16,7 @@ from netpipe.gate import waivers
 from netpipe.gate.baseline_changes import FileChange, file_changes
 from netpipe.gate.waivers import Waiver
 from netpipe.git import GitError, git, git_bytes
+from netpipe.worktrees import Commit
 
 _HERE: Final = "here"
 _OPTION: Final = "--netpipe-baselines-at"
@@ -25,26 +27,18 @@ _WAY_OUT: Final = (
 
 
 @dataclass(frozen=True)
-class AcceptedCommit:
-    """The commit that baselines are read from, and its relation to the change under test."""
-
-    sha: str
-    description: str
-
-
-@dataclass(frozen=True)
 class Acceptance:
     """The baselines and waivers that a run is compared with.
 
     Attributes:
         shown: The baselines' folder in the working tree, relative to the root if inside it.
-        commit: The commit of the baselines; None for the working tree.
+        commit: The commit of the baselines, described by its `ref`; None for the working tree.
         added: The waivers that are not in the commit.
     """
 
     baselines: Path = Path("baselines")
     shown: str = "baselines"
-    commit: AcceptedCommit | None = None
+    commit: Commit | None = None
     changes: tuple[FileChange, ...] = ()
     waivers: tuple[Waiver, ...] = ()
     added: tuple[Waiver, ...] = ()
@@ -80,7 +74,7 @@ def read_acceptance(
     if commit is None:
         return acceptance
     accepted = temporary() / f"{here.name}@{commit.sha[:7]}"  # Error messages show this path.
-    write_tree(commit, here, root, accepted)
+    write_tree(commit, here, accepted)
     try:
         before = waivers.load(accepted / waivers.FILE)
     except InputError:
@@ -94,9 +88,7 @@ def read_acceptance(
     )
 
 
-def find_accepted_commit(
-    at: str, root: Path, environment: Mapping[str, str]
-) -> AcceptedCommit | None:
+def find_accepted_commit(at: str, root: Path, environment: Mapping[str, str]) -> Commit | None:
     """Find the commit whose baselines a run is compared with; None for the working tree.
 
     `at` is a commit, `here` for the working tree, or `auto`: in a pull or merge request, the commit
@@ -118,28 +110,29 @@ def find_accepted_commit(
         else:
             return None
     try:
-        return AcceptedCommit(git(root, *words), description)
+        top = Path(git(root, "rev-parse", "--show-toplevel"))
+        return Commit(top, description, git(root, *words))
     except GitError as error:
         constraint, found = f"find {description} in this clone", str(error) or "no such commit"
         raise InputError(_OPTION, "git", constraint, found, _WAY_OUT) from error
 
 
-def write_tree(commit: AcceptedCommit, folder: Path, root: Path, target: Path) -> None:
+def write_tree(commit: Commit, folder: Path, target: Path) -> None:
     """Write the regular files that a folder held at a commit into a new folder, `target`.
 
     Raises:
-        InputError: The folder lies outside the repository of `root`, or git cannot read the commit.
+        InputError: The folder lies outside the commit's repository, or git cannot read the commit.
     """
     target.mkdir(parents=True)
+    top = commit.repository
     try:
-        top = Path(git(root, "rev-parse", "--show-toplevel"))
         if not folder.resolve().is_relative_to(top):
             way_out = f"Or read the files that are there now: {_OPTION} {_HERE}"
             raise InputError(_OPTION, "baselines", f"lie in the repository {top}", folder, way_out)
         within = folder.resolve().relative_to(top).as_posix()
         # git archive may omit files, because it applies the commit's export-ignore attributes.
         listing = git_bytes(top, "ls-tree", "-r", "-z", commit.sha, "--", f"{within}/")
-        for entry in listing.decode().split("\0")[:-1]:
+        for entry in os.fsdecode(listing).split("\0")[:-1]:
             about, _, name = entry.partition("\t")
             mode, _, blob = about.split()
             if mode.startswith("100"):

@@ -13,7 +13,7 @@ Peto: Br. J. Cancer 34, 1976, p. 585).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from math import exp, isfinite, log, log1p, sqrt
+from math import exp, isfinite, log, sqrt
 from operator import mul
 from statistics import fmean, median
 from typing import Final
@@ -93,37 +93,27 @@ def compare(
 
 
 def compare_until_decided(
-    quantity: str,
-    now: Sequence[Measurement],
-    baseline: BaselineSessions,
-    earlier: Sequence[BaselineSessions],
-    measure_again: Callable[[Comparison], Measurement],
-) -> tuple[Comparison, tuple[Measurement, ...]]:
-    """Compare as `compare` does, and measure more sessions while they may change the outcome.
+    compare_all: Callable[[], Comparison], measure_again: Callable[[Comparison], None]
+) -> Comparison:
+    """Compare, and measure again while the outcome is open; INCONCLUSIVE if no time is left.
 
     `measure_again` receives the comparison so far, and raises OutOfTimeError if there is no time
-    for another session. Returns the final comparison and all its sessions.
+    for another measurement.
     """
-    comparison = compare(quantity, now, baseline, earlier)
-    while comparison.is_open:
+    found = compare_all()
+    while found.is_open:
         try:
-            now = (*now, measure_again(comparison))
+            measure_again(found)
         except OutOfTimeError as error:
-            return mark_undecided(comparison, error), tuple(now)
-        comparison = compare(quantity, now, baseline, earlier)
-    return comparison, tuple(now)
-
-
-def mark_undecided(comparison: Comparison, error: OutOfTimeError) -> Comparison:
-    """Mark open metrics as INCONCLUSIVE, because there is no time left to decide them."""
-    return Comparison.from_metrics(
-        [
-            replace(metric, outcome=Outcome.INCONCLUSIVE, reason=f"{metric.reason}; {error}")
-            if metric.is_open
-            else metric
-            for metric in comparison.metrics
-        ]
-    )
+            undecided = [
+                replace(metric, outcome=Outcome.INCONCLUSIVE, reason=f"{metric.reason}; {error}")
+                if metric.is_open
+                else metric
+                for metric in found.metrics
+            ]
+            return Comparison.from_metrics(undecided)
+        found = compare_all()
+    return found
 
 
 def _compare_metric(
@@ -132,7 +122,11 @@ def _compare_metric(
     """Compare one metric; its bound is at least `min_bound`, a fraction."""
     then, name = baseline.sessions, baseline.name
     explained = max(0.0, host_load_change(metric, now, then))
-    bound = _find_bound(metric, now, then, min_bound)
+    bound = metric.bound_change(
+        shared_cores=now[-1].device.shares_host_cores,
+        same_machine=is_same_machine(now[-1].host, then[0].host),
+        least=min_bound,
+    )
     change, early, last = _estimate_change(metric, now, then)
     slower = max(0.0, _machine_speed_change(metric, now, then))
     remark = ""
@@ -165,19 +159,6 @@ def _compare_metric(
     if not (difference or all(map(metric.is_in, (*now, *then)))):
         difference = "not every session has it"
     return mark_if_not_comparable(found, difference, figures if is_reported_only else "")
-
-
-def _find_bound(
-    metric: Metric, now: Sequence[Measurement], then: Sequence[Measurement], min_bound: float
-) -> float:
-    """Return the largest change that passes, given the hosts."""
-    bound = metric.bound_change(
-        shared_cores=now[-1].device.shares_host_cores,
-        same_machine=is_same_machine(now[-1].host, then[0].host),
-    )
-    if not metric.is_share:
-        bound = max(bound, log1p(min_bound))
-    return bound
 
 
 def mark_if_not_comparable(found: Comparison, difference: str, reported: str) -> Comparison:

@@ -19,14 +19,14 @@ simulates duets and checks how often the rule is wrong.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import ceil, log, sqrt
 from statistics import fmean, median
 from typing import Final
 
 import numpy as np
 
-from netpipe.errors import OutOfTimeError
-from netpipe.gate.comparison import mark_if_not_comparable, mark_undecided, student_quantile
+from netpipe.gate.comparison import compare_until_decided, mark_if_not_comparable, student_quantile
 from netpipe.gate.metrics import GATED, MAX_BUSY_FRACTION, ONCE, Metric
 from netpipe.gate.outcomes import NO_WORSE, Comparison, Outcome
 from netpipe.results.fields import Fraction, MayBeAbsent
@@ -101,15 +101,11 @@ def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Due
 
     `run_duet` raises OutOfTimeError if there is no time for another duet.
     """
-    found: Comparison
-    while not duets or (found := decide(quantity, duets)).is_open:
-        try:
-            duets.append(run_duet())
-        except OutOfTimeError as error:
-            if not duets:
-                raise
-            return mark_undecided(found, error)
-    return found
+    if not duets:
+        duets.append(run_duet())
+    return compare_until_decided(
+        partial(decide, quantity, duets), lambda _: duets.append(run_duet())
+    )
 
 
 def _compare_metric(metric: Metric, duets: Sequence[Duet]) -> Comparison:

@@ -109,13 +109,13 @@ class Metric:
         signed = change if self.lower_is_better else -change
         return f"{signed:+.2f}" if self.is_share else f"{self.to_factor(signed):.2f}"
 
-    def bound_change(self, *, shared_cores: bool, same_machine: bool) -> float:
-        """Return the smallest change that fails a run.
+    def bound_change(self, *, shared_cores: bool, same_machine: bool, least: float = 0.0) -> float:
+        """Return the smallest change that fails a run; its bound is at least the fraction `least`.
 
         `shared_cores` says whether the device shares its cores with the loader. `same_machine` says
         whether the baseline comes from this machine, not just from one of the same class.
         """
-        bound = self.bound
+        bound = max(self.bound, least)
         if self.depends_on_host and not same_machine:
             bound = max(bound, _BOUND_ON_ANOTHER_MACHINE)
         if shared_cores and self.unit == "s":

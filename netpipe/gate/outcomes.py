@@ -88,8 +88,3 @@ class Comparison:
             return None
         metric = METRICS.get(self.metric)  # None for a count of work
         return self.worse.median + (metric is not None and metric.is_share)
-
-    @property
-    def open_reason(self) -> str:
-        """The `reason` of the first open metric; "" if none is open."""
-        return next((metric.reason for metric in self.metrics if metric.is_open), "")

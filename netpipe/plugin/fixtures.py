@@ -283,14 +283,13 @@ def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> N
             node.user_properties.append(("netpipe_not_compared", result.comparison.reason))
     if worst.against and against:
         node.user_properties.append(("netpipe_against", against.commit.ref))
+    has_baselines = bool(worst.device) and run.measurer.compares
+    baselines = run.gate.baselines_of(worst.device) if has_baselines else ()
+    repeat = partial(session_nodes.repeating_command, node.config, node.nodeid)
     if worst.fails:
-        ref = run.options.against if worst.against else ""
-        command = session_nodes.repeating_command(node.config, node.nodeid, ref)
-        baselines = run.gate.baselines_of(worst.device) if run.measurer.compares else ()
+        command = repeat(run.options.against if worst.against else "")
         raise make_failure(gate_results.render_failure(results, baselines, command))
-    if worst.device and against is None and run.measurer.compares:
-        baselines = run.gate.baselines_of(worst.device)
-        repeat = partial(session_nodes.repeating_command, node.config, node.nodeid)
+    if against is None:
         run.gate.notes += gate_results.note_hidden_changes(results, baselines, repeat)
     message = f"{worst.outcome}: {worst.comparison.reason}"
     if worst.is_missing and run.options.fail_when_missing:

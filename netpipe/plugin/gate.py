@@ -10,7 +10,7 @@ from netpipe.files.paths import exists
 from netpipe.gate import baseline
 from netpipe.gate.acceptance import Acceptance
 from netpipe.gate.baseline import Baseline
-from netpipe.gate.comparison import BaselineSessions, compare_until_decided
+from netpipe.gate.comparison import BaselineSessions, compare, compare_until_decided
 from netpipe.gate.outcomes import NO_WORSE, UNJUDGED, Comparison
 from netpipe.gate.waivers import Waiver, apply_waivers
 from netpipe.gate.work_baselines import (
@@ -95,11 +95,6 @@ class Gate:
         return self.measurer.compares or bool(self.measurer.options.against)
 
     @property
-    def adds_first_tests(self) -> bool:
-        """Whether the other version has no netpipe tests, so that nothing can be compared."""
-        return self.measurer.against is not None and self.measurer.against.has_no_tests
-
-    @property
     def compares_nothing(self) -> bool:
         """Whether something was to be compared but nothing was, for whatever reason.
 
@@ -116,7 +111,7 @@ class Gate:
                 is_judged = result.comparison.outcome not in UNJUDGED
                 (judged if is_judged else unjudged).add(result.quantity == WORK)
             # Counts of work cannot stand in for times, nor times for counts.
-            fails |= bool(measurer.options.against) and not self.adds_first_tests
+            fails |= measurer.against is not None and not measurer.against.has_no_tests
             return fails and not unjudged <= judged
         has_measured = measurer.sessions or measurer.lints or measurer.resumes
         is_unmeasured = bool(self.selection.timed or fails) and not has_measured
@@ -285,12 +280,16 @@ class Gate:
             for recording in (holder, *baselines[: baselines.index(holder)])
         )
 
-        def measure_again(undecided: Comparison) -> Measurement:
-            return self.measurer.measure_again(subject, f"to be sure: {undecided.open_reason}")
+        measured = list(sessions)
 
-        found, sessions = compare_until_decided(quantity, sessions, stored, earlier, measure_again)
-        self.measurer.sessions[subject.full_key] = sessions
-        return self._make_results(benchmark, quantity, found.metrics or [found], sessions[-1])
+        def measure_again(undecided: Comparison) -> None:
+            why = next(metric.reason for metric in undecided.metrics if metric.is_open)
+            measured.append(self.measurer.measure_once(subject, f"again, to be sure: {why}"))
+
+        compare_all = partial(compare, quantity, measured, stored, earlier)
+        found = compare_until_decided(compare_all, measure_again)
+        self.measurer.sessions[subject.full_key] = tuple(measured)
+        return self._make_results(benchmark, quantity, found.metrics or [found], measured[-1])
 
     def _find_holder(self, benchmark: str, baselines: Sequence[Baseline], host: Host) -> Baseline:
         """Return the baseline to compare with, and add a note if it is not the latest."""

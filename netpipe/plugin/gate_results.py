@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from statistics import median
 from typing import Final
 
@@ -17,8 +16,6 @@ from netpipe.verdict.decision import judge
 
 WORK: Final = "work"
 """The name of the quantity in a test that counts work."""
-
-_MAX_VERSIONS: Final = 6
 
 
 def gated_names(quantity: str) -> tuple[str, ...]:
@@ -141,22 +138,19 @@ def _figure_lines(
         yield from _metric_lines(failed, failed.comparison.worse, baselines)
     verdict = judge(now)
     yield f"verdict:   {verdict.message}; next: {verdict.next}"
-    if changed := list(islice(_changed_versions(failed, now, baselines), _MAX_VERSIONS)):
+    holder = find_holder(failed.benchmark, baselines, now.host)
+    then = holder.sessions[failed.benchmark][0].versions if holder else now.versions
+    changed = [
+        f"{name} {then.get(name, 'none')} -> {version}"
+        for name, version in now.versions.items()
+        if then.get(name) != version
+    ]
+    if changed:
         yield f"versions:  {', '.join(changed)}"
     busy = f"{format_percent(now.busy_elsewhere_fraction)} of the host's CPU time"
     if rounds := now.rounds.busy_elsewhere_fraction:
         busy += f", {format_percent(median(rounds))} while the loader ran alone"
     yield f"machine:   other programs took {busy}"
-
-
-def _changed_versions(
-    failed: GateResult, now: Measurement, baselines: Sequence[Baseline]
-) -> Iterator[str]:
-    holder = find_holder(failed.benchmark, baselines, now.host)
-    then = holder.sessions[failed.benchmark][0].versions if holder else now.versions
-    for name, version in now.versions.items():
-        if then.get(name) != version:
-            yield f"{name} {then.get(name, 'none')} -> {version}"
 
 
 def _metric_lines(

@@ -29,8 +29,11 @@ def annotations(reports: Iterable[Any], run: Run, root: Path) -> Iterator[str]:
     repository = os.environ.get("GITHUB_WORKSPACE", root)
     for level, message, path, title, line in _list_annotations(reports, run):
         inside = os.path.relpath(root / path, repository)
-        file = path if inside.startswith(os.pardir) else inside
-        yield _command(level, message, file, title, line)
+        names = (path if inside.startswith(os.pardir) else inside, title)
+        file, title = (make_printable(name).translate(_PROPERTY_ESCAPES) for name in names)
+        at_line = "" if line is None else f",line={line}"
+        message = make_printable(message).translate(_ESCAPES)
+        yield f"::{level} file={file}{at_line},title={title}::{message}"
 
 
 def _list_annotations(
@@ -38,7 +41,7 @@ def _list_annotations(
 ) -> Iterator[tuple[str, str, str, str, int | None]]:
     """Yield the level, message, path from pytest's root folder, title and line of each."""
     for report in reports:
-        if report.nodeid in run.selection.timed:
+        if report.nodeid in run.gate.selection.timed:
             path, line, name = report.location
             yield "error", report.longreprtext, path, name, (line or 0) + 1
     for result in run.gate.results:
@@ -50,13 +53,6 @@ def _list_annotations(
         yield "error", sentence, acceptance.waivers_file, "waiver", None
     for path, line in change_notes(acceptance):
         yield "warning", line, path, line.partition(":")[0], None
-
-
-def _command(level: str, message: str, path: str, title: str, line: int | None) -> str:
-    file, title = (make_printable(text).translate(_PROPERTY_ESCAPES) for text in (path, title))
-    at_line = "" if line is None else f",line={line}"
-    message = make_printable(message).translate(_ESCAPES)
-    return f"::{level} file={file}{at_line},title={title}::{message}"
 
 
 def add_step_summary(run: Run, path: Path) -> None:

@@ -79,10 +79,6 @@ class Measurer:
             self.tests.setdefault(key, subject.name)
         return sessions
 
-    def measure_again(self, subject: Subject, why: str) -> Measurement:
-        """Measure one more session; raise an OutOfTimeError if there is no time left for it."""
-        return self._measure_once(subject, f"again, {why}")
-
     def benchmark(self, test: str, subject: Subject) -> tuple[Measurement, ...]:
         """Return the sessions behind a benchmark: at least one, or as many as a recording needs."""
         if self._gates(subject) and self._may_end_early(subject):
@@ -168,12 +164,12 @@ class Measurer:
 
     def _measure_confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again if the verdict is bad, because the machine may have caused it."""
-        first = self._measure_once(subject, f"against {subject.accelerator}, {which}")
+        first = self.measure_once(subject, f"against {subject.accelerator}, {which}")
         verdict = judge(first)
         if verdict.passes(first):
             return first
         try:
-            second = self.measure_again(subject, f"to confirm: {verdict.message}")
+            second = self.measure_once(subject, f"again, to confirm: {verdict.message}")
         except OutOfTimeError as error:
             return replace(first, findings=(*first.findings, Finding("not-repeated", str(error))))
         again = judge(second).kind
@@ -181,8 +177,8 @@ class Measurer:
         finding = Finding(name, f"first {verdict.kind}, then {again}")
         return replace(second, findings=(*second.findings, finding))
 
-    def _measure_once(self, subject: Subject, description: str) -> Measurement:
-        """Measure once, within the time that is left for the sessions of this subject."""
+    def measure_once(self, subject: Subject, description: str) -> Measurement:
+        """Measure once; raise an OutOfTimeError if no time is left for sessions of this subject."""
         limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
 
         def measure(progress: OnProgress) -> Measurement:

@@ -69,7 +69,7 @@ def write_outputs(run: Run, session: pytest.Session) -> None:
             if session.exitstatus == pytest.ExitCode.OK:
                 session.exitstatus = pytest.ExitCode.TESTS_FAILED
     step_summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if step_summary and (run.selection.timed or run.gate.compares_nothing):
+    if step_summary and (run.gate.selection.timed or run.gate.compares_nothing):
         try:
             add_step_summary(run, Path(step_summary))
         except InputError as error:
@@ -131,7 +131,7 @@ def _find_obstacles(run: Run, session: pytest.Session) -> dict[str, str]:
         raise NetpipeError("no baseline was recorded: the run was interrupted")
     if status != pytest.ExitCode.OK and not failed:
         raise NetpipeError("no baseline was recorded: the run failed")
-    timed = filter(run.selection.timed.__contains__, failed)
+    timed = filter(run.gate.selection.timed.__contains__, failed)
     obstacles = dict.fromkeys(timed, "it failed; do what its message says, and record again")
     skipped = {report.nodeid for report in stats.get("skipped", ())}
     taken = {*run.measurer.recorded, *run.measurer.recorded_work}
@@ -153,7 +153,7 @@ def _find_removed(
 ) -> list[str]:
     """Return those of the recorded tests that are no longer tests of their kind."""
     kept = {item.nodeid for item in filter(is_kind, session.items)}
-    return run.selection.find_removed(tests, kept)
+    return run.gate.selection.find_removed(tests, kept)
 
 
 def _list_timed(folder: Path) -> Iterable[str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from netpipe.device.emulated_names import parse_accelerator
-from netpipe.plugin.gate import Gate, Selection
+from netpipe.plugin.gate import Gate
 from netpipe.plugin.measurer import Measurer
 from netpipe.plugin.options import Options
 from netpipe.results.measurement import Device
@@ -27,11 +27,6 @@ class Run:
     left_to_run: dict[str, None] = field(default_factory=dict)
     ended_by: int = 0
     is_finishing: bool = False
-
-    @property
-    def selection(self) -> Selection:
-        """The tests that the run selects."""
-        return self.gate.selection
 
     @cached_property
     def device(self) -> Device:
@@ -57,6 +52,6 @@ class Run:
         typical = format_seconds(sessions * self.options.request.typical_s)
         duets = ", without its duets" if self.measurer.against else ""
         self.measurer.report_progress(
-            f"timed tests: {len(self.selection.timed)}; each loader and step is measured in "
+            f"timed tests: {len(self.gate.selection.timed)}; each loader and step is measured in "
             f"{format_count(sessions, 'session')}, which usually takes {typical}{duets}"
         )

@@ -1,7 +1,7 @@
 """The plugin of a run that uses netpipe: it checks the options, compares, and writes the outputs.
 
-It does not import jax, grain or numpy, and the pytest process never initialises a jax backend:
-every measurement runs in a session, which is a fresh process.
+It does not import jax or grain, and the pytest process never initialises a jax backend: every
+measurement runs in a session, which is a fresh process.
 """
 
 import os
@@ -9,7 +9,7 @@ import shlex
 import shutil
 from collections.abc import Generator, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from netpipe.device.detection import installed_versions
+from netpipe.device.detection import installed_versions, require_device
 from netpipe.errors import InputError
 from netpipe.files.temporary_folders import temporary_folder
 from netpipe.files.whole_file import refuse_unwritable, writable_folder
@@ -35,6 +35,7 @@ from netpipe.plugin.run import Run
 from netpipe.plugin.sessions import Jobs
 from netpipe.printable import make_loggable
 from netpipe.signals import signals_as_errors
+from netpipe.testing import Limits
 from netpipe.worktrees import find_commit
 
 _T = TypeVar("_T")
@@ -42,10 +43,7 @@ JOBS = pytest.StashKey[Jobs]()
 """The key of the functions that start processes, if they replace netpipe's own."""
 
 _COMPARE = pytest.StashKey[object]()
-_MARKER_KEYS = (
-    "headroom", "stall_fraction", "first_batch_s", "peak_pss_bytes", "growth_bytes_per_batch",
-    "accelerator",
-)  # fmt: skip
+_MARKER_KEYS = (*(field.name for field in fields(Limits)), "accelerator")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -74,9 +72,7 @@ def _check_options(run: Run, config: pytest.Config) -> None:
     refuse_unwritable(options.report, "--netpipe-report")
     refuse_unwritable(options.json, "--netpipe-json")
     if options.device:
-        from netpipe.device import detection
-
-        detection.require_device(run.device, options.device)
+        require_device(run.device, options.device)
     if options.request.trace:
         writable_folder(Path(options.request.trace), "--netpipe-trace")
     for accelerator in options.accelerators if options.record else ():
@@ -152,8 +148,8 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
     """Remember deselected tests, whose benchmarks do not count as lost."""
     for item in items:
         if run := item.config.stash.get(RUN, None):
-            run.selection.deselected.add(item.nodeid)
-            run.selection.has_benchmarks |= is_compared(item)
+            run.gate.selection.deselected.add(item.nodeid)
+            run.gate.selection.has_benchmarks |= is_compared(item)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -163,9 +159,9 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     if run is None:
         return
     has_compared = any(map(is_compared, session.items))
-    run.selection.selected = {item.nodeid for item in session.items}
-    timed = run.selection.timed = {item.nodeid for item in session.items if is_timed(item)}
-    run.selection.has_benchmarks |= has_compared
+    run.gate.selection.selected = {item.nodeid for item in session.items}
+    timed = run.gate.selection.timed = {item.nodeid for item in session.items if is_timed(item)}
+    run.gate.selection.has_benchmarks |= has_compared
     if _lists(config):
         return
     _take_over_comparison(run, session)
@@ -187,7 +183,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def _take_over_comparison(run: Run, session: pytest.Session) -> None:
     """Compare timed tests here, and leave other benchmarks to pytest-benchmark."""
-    compare, timed = session.config.stash[_COMPARE], run.selection.timed
+    compare, timed = session.config.stash[_COMPARE], run.gate.selection.timed
     if timed:
         other_plugins.refuse_other_comparisons(session.config, compare)
         run.report_duration()
@@ -203,8 +199,9 @@ def _prepare_other_version(run: Run, session: pytest.Session) -> None:
         keys = list(map(run.device_key, accelerators))
         key = next(filter(run.gate.baselines_of, keys), keys[0])
         _find_other_version(run, config, recorded_commit(run.gate.baselines_of(key), key)[:12])
-    if run.measurer.against is not None and not run.gate.adds_first_tests:
-        run.measurer.against.prepare()
+    against = run.measurer.against
+    if against is not None and not against.has_no_tests:
+        against.prepare()
 
 
 def _read_acceptance(run: Run, config: pytest.Config, at: str) -> Acceptance:
@@ -295,7 +292,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     run = config.stash.get(RUN, None)
     if run is None or _only_lists(config):
         return
-    if not (run.selection.timed or run.gate.notes or run.gate.compares_nothing):
+    if not (run.gate.selection.timed or run.gate.notes or run.gate.compares_nothing):
         return
     terminalreporter.section("netpipe")
     durations = run.measurer.durations if config.option.durations is not None else ()

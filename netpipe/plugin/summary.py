@@ -128,7 +128,9 @@ def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int
     grouped: dict[tuple[object, ...], list[GateResult]] = {}
     for result in results:
         comparison = result.comparison
-        is_plain = result.quantity == WORK and comparison.outcome is Outcome.PASS
+        ratio, is_pass = comparison.worse_ratio, comparison.outcome is Outcome.PASS
+        # A few bytes more pass, although they may be many times as much as before.
+        is_plain = result.quantity == WORK and is_pass and ratio is not None and ratio <= 1.01
         kind = "" if is_plain else comparison.metric
         key = (result.benchmark, result.quantity, kind, comparison.is_drift)
         grouped.setdefault((*key, comparison.outcome), []).append(result)
@@ -186,7 +188,7 @@ def _comparison_lines(gate: Gate) -> Iterator[str]:
         yield f"in the baseline, but no test produced it: {name}"
     yield from gate.waiver_problems()
     if acceptance.commit is not None:
-        yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.description}"
+        yield f"baselines of {acceptance.commit.sha[:7]}, {acceptance.commit.ref}"
     yield from (line for _, line in change_notes(acceptance))
 
 

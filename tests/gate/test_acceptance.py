@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from netpipe.errors import InputError
-from netpipe.gate.acceptance import AcceptedCommit, find_accepted_commit, write_tree
+from netpipe.gate.acceptance import find_accepted_commit, write_tree
+from netpipe.worktrees import Commit
 from tests.repository import commit, git, init
 
 PULL_REQUEST = {"GITHUB_BASE_REF": "main"}
@@ -61,7 +62,8 @@ def test_the_accepted_commit(branched: Branched) -> None:
     """The accepted commit is the base of a pull or merge request, or the one named."""
     clone, merge_request = branched.clone, {"CI_MERGE_REQUEST_DIFF_BASE_SHA": branched.base}
     accepted = find_accepted_commit("auto", clone, PULL_REQUEST)
-    assert accepted == AcceptedCommit(branched.base, "the merge base of HEAD and origin/main")
+    described = "the merge base of HEAD and origin/main"
+    assert accepted == Commit(clone.resolve(), described, branched.base)
     assert found("auto", clone, merge_request) == branched.base
     assert found("origin/main", clone, PULL_REQUEST) == branched.main
     # GitHub tests a merge of both branches, whose merge base is the target's last commit.
@@ -107,7 +109,7 @@ def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> N
     """Only plain files of the folder are copied from the commit, byte for byte."""
     root, into = branched.clone / "sub folder", tmp_path / "into"
     git(branched.clone, "rm", "-r", "--quiet", "sub folder/baselines/h200-x1")
-    write_tree(AcceptedCommit(branched.base, ""), root / "baselines", root, into)
+    write_tree(Commit(branched.clone, "", branched.base), root / "baselines", into)
     files = sorted(path.relative_to(into).as_posix() for path in into.rglob("*.*"))
     assert files == [
         "README.md", "cpu/0001_first.json", "h200-x1/0001_first.json", "h200-x1/é b.json"
@@ -120,12 +122,12 @@ def test_attributes_of_the_change_hide_nothing(origin: Path, tmp_path: Path) -> 
     (origin / ".gitattributes").write_text("*.json export-ignore\n")
     made = commit(origin)
     baselines = origin / "sub folder" / "baselines"
-    write_tree(AcceptedCommit(made, ""), baselines, origin, tmp_path / "into")
+    write_tree(Commit(origin, "", made), baselines, tmp_path / "into")
     assert (tmp_path / "into" / "cpu" / "0001_first.json").is_file()
 
 
 def test_a_folder_outside_of_the_repository_is_an_error(branched: Branched, tmp_path: Path) -> None:
     """No commit can hold a folder outside the repository, so it is refused."""
     with pytest.raises(InputError) as raised:
-        write_tree(AcceptedCommit(branched.base, ""), tmp_path, branched.clone, tmp_path / "into")
+        write_tree(Commit(branched.clone, "", branched.base), tmp_path, tmp_path / "into")
     assert (raised.value.field, raised.value.found) == ("baselines", tmp_path)

@@ -1,7 +1,7 @@
 """How often the gate is wrong, from randomly drawn sessions; nothing is timed."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from functools import cache
 from statistics import median
@@ -105,6 +105,14 @@ def test_intervals_keep_their_level_at_every_number_of_sessions(sessions: int) -
     assert alarms <= MOST_ALARMS
 
 
+def decide(baseline: list[Measurement], draw_session: Callable[[], Measurement]) -> Comparison:
+    """Decide a run in which sessions are drawn until it is decided."""
+    now, then = [draw_session()], BaselineSessions("a", baseline)
+    return compare_until_decided(
+        lambda: compare("load_s_per_batch", now, then), lambda _: now.append(draw_session())
+    )
+
+
 @pytest.mark.usefixtures("cost_alone")
 def test_a_whole_run_keeps_the_level() -> None:
     """Looking after each session raises no more false alarms than a single look."""
@@ -113,11 +121,10 @@ def test_a_whole_run_keeps_the_level() -> None:
     for _ in range(DRAWS):
         spread = draw.uniform(0.015, 0.10)
 
-        def drawn(_: Comparison | None = None, spread: float = spread) -> Measurement:
+        def drawn(spread: float = spread) -> Measurement:
             return costing(float(2.0 * np.exp(draw.normal(0.0, spread))))
 
-        baseline = BaselineSessions("a", [drawn() for _ in range(10)])
-        found, _ = compare_until_decided("load_s_per_batch", [drawn()], baseline, (), drawn)
+        found = decide([drawn() for _ in range(10)], drawn)
         alarms += found.outcome is Outcome.REGRESSED
     assert alarms <= MOST_ALARMS
 
@@ -136,15 +143,9 @@ def outcomes(slowdown: float) -> Counter[Outcome]:
     def drawn(factor: float) -> Measurement:
         return costing(float(2.0 * factor * np.exp(draw.normal(0.0, 0.015))))
 
-    def another(_: Comparison) -> Measurement:
-        return drawn(slowdown)
-
     found: Counter[Outcome] = Counter()
     for _ in range(DECISIONS):
-        baseline = BaselineSessions("a", [drawn(1.0) for _ in range(10)])
-        comparison, _ = compare_until_decided(
-            "load_s_per_batch", [drawn(slowdown)], baseline, (), another
-        )
+        comparison = decide([drawn(1.0) for _ in range(10)], lambda: drawn(slowdown))
         found[comparison.outcome] += 1
     return found
 

@@ -131,7 +131,7 @@ def test_drift_names_the_first_baseline() -> None:
 
 
 def test_versions_that_changed_are_a_suspicion() -> None:
-    """At most six versions are listed, each as before and now."""
+    """Each version that differs is listed, as before and now."""
     assert "versions" not in lines(costly())
     now = {"python": "3.11", "grain": "0.3.0", "jax": "0.10.2"}
     said = lines(replace(costly(), versions={**now, "python": "3.12"}))
@@ -140,8 +140,6 @@ def test_versions_that_changed_are_a_suspicion() -> None:
         "grain none -> 0.3.0",
         "jax none -> 0.10.2",
     ]
-    many = {f"package-{number}": "1" for number in range(20)}
-    assert lines(replace(costly(), versions=many))["versions"].count("->") == 6
 
 
 def test_the_verdict_says_what_to_do() -> None:

@@ -73,6 +73,25 @@ def test_a_rise_of_one_part_has_its_own_figure_on_the_page(project: Project) -> 
     assert changes == {"REGRESSED": "+1 call in one part", "PASS": "1.00 x"}
 
 
+def test_a_few_bytes_more_have_their_own_row(project: Project) -> None:
+    """They pass, although they are twice as many as before."""
+    project.has(TEST)
+    project.profiles = [with_count("read_bytes", total=60.0)]
+    project.run("--netpipe-record", "first")
+    project.profiles = [with_count("read_bytes", total=120.0)]
+    line_with(project.compare(), "read_bytes", "2.00 x", "PASS")
+
+
+def test_a_stray_baseline_does_not_hide_more_work(working: Project) -> None:
+    """Counts of work have no device, so files of devices do not matter to them."""
+    stray = working.pytester.path / "baselines" / "old.json"
+    stray.write_text('{"netpipe": {"schema": "netpipe.baseline/1"}}')
+    working.profiles = [MORE_SENT]
+    result = working.compare()
+    line_with(result, "a batch crosses processes as 3.1 MB instead of 260 kB")
+    result.stdout.no_fnmatch_line("*old.json*")
+
+
 def test_more_work_fails_and_names_its_cause(working: Project) -> None:
     """The message has the figures, and JUnit has the kind."""
     working.profiles = [MORE_SENT]

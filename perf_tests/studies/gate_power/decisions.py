@@ -1,12 +1,13 @@
 """Decisions of the gate, replayed from recorded sessions."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice
 from random import Random
 from typing import Final, TypeVar
 
-from netpipe.gate.comparison import BaselineSessions, compare_until_decided
+from netpipe.gate.comparison import BaselineSessions, compare, compare_until_decided
 from netpipe.gate.metrics import GATED
 from netpipe.gate.outcomes import Comparison, Outcome
 from netpipe.results.measurement import Measurement
@@ -39,12 +40,14 @@ class Decision:
 def decide_run(baseline: Sequence[Measurement], supply: Iterator[Measurement]) -> Decision:
     """Decide as a run does: all metrics on the same sessions, with more while one is open."""
     accepted = BaselineSessions("the baseline", baseline)
-    sessions: tuple[Measurement, ...] = (next(supply),)
-    another: Callable[[Comparison], Measurement] = lambda _: next(supply)  # noqa: E731  # a supply
-    comparisons = []
-    for quantity in GATED:
-        comparison, sessions = compare_until_decided(quantity, sessions, accepted, (), another)
-        comparisons.append(comparison)
+    sessions = [next(supply)]
+    comparisons = [
+        compare_until_decided(
+            partial(compare, quantity, sessions, accepted),
+            lambda _: sessions.append(next(supply)),
+        )
+        for quantity in GATED
+    ]
     return _find_worst(comparisons, len(sessions))
 
 
