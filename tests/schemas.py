@@ -32,7 +32,7 @@ from netpipe.gate.work_baselines import WorkBaselineDocument
 from netpipe.history.entries import Entry
 from netpipe.judge.judgement import Judgement
 from netpipe.linting.experiments.trials import PrintedTrials
-from netpipe.linting.linter import GraphReport, LintReport
+from netpipe.linting.linter import LintReport
 from netpipe.plugin import outputs
 from netpipe.results import measurement
 from netpipe.results.fields import Document, Inlined, Interval, MayBeAbsent, Must
@@ -57,7 +57,7 @@ DOCUMENTS: Final[Mapping[str, Sequence[Any]]] = {
     "hosts.1": [HostsReport],
     "index.1": [index.Index],
     "judgement.1": [Judgement],
-    "lint.1": [GraphReport, PrintedTrials],
+    "lint.1": [Annotated[LintReport, Must(isGraph=True)], PrintedTrials],
     "measurement.1": [Measurement, PrintedMeasurement],
     "measurements.1": [Measurements],
     "resume.1": [ResumeReport],

@@ -61,7 +61,10 @@ DISORDERS = [
     ),
     Disorder(
         "device-put-before-mp-prefetch",
-        {TO_ITER: TO_ITER.rstrip() + ".map(lambda batch: __import__('jax').device_put(batch))\n"},
+        {
+            "import grain\n": "import grain\nimport jax\n",
+            TO_ITER: TO_ITER.rstrip() + ".map(jax.device_put)\n",
+        },
     ),
     Disorder("shuffle-after-batch", {BATCH: BATCH + "        .shuffle(seed=1)\n"}),
     Disorder(

@@ -4,7 +4,7 @@ The factory runs again for every variant, with the methods that take settings re
 existing dataset cannot be changed, and `mp_prefetch` makes the batches below it use shared memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import inf
@@ -14,7 +14,7 @@ import grain
 
 from netpipe.errors import MisuseError
 from netpipe.grain_access.reader import make_loader
-from netpipe.grain_access.replaced_methods import Method, replaced_method
+from netpipe.grain_access.replaced_methods import Method, pass_to, replaced_method
 from netpipe.jobs.targets import LoaderFactory
 
 BATCHES_AHEAD: Final = 2
@@ -98,11 +98,6 @@ def open_iterator(batches: Iterable[Any]) -> Iterator[Iterator[Any]]:
         getattr(iterator, "close", lambda: None)()
 
 
-def _pass_to(replacement: Method) -> Callable[[Method], Method]:
-    """Return a wrapper that passes the original method and its arguments to a replacement."""
-    return lambda original: lambda *given, **named: replacement(original, *given, **named)
-
-
 class _Calls:
     """Replacements for Grain's methods that take settings, and a record of their calls."""
 
@@ -114,9 +109,9 @@ class _Calls:
     def run(self, loader: LoaderFactory) -> Any:
         """Return the factory's dataset with changed settings; make a MapDataset an IterDataset."""
         with (
-            replaced_method(grain.IterDataset, "mp_prefetch", _pass_to(self._mp_prefetch)),
-            replaced_method(grain.MapDataset, "to_iter_dataset", _pass_to(self._to_iter_dataset)),
-            replaced_method(grain.DataLoader, "__init__", _pass_to(self._make_data_loader)),
+            replaced_method(grain.IterDataset, "mp_prefetch", pass_to(self._mp_prefetch)),
+            replaced_method(grain.MapDataset, "to_iter_dataset", pass_to(self._to_iter_dataset)),
+            replaced_method(grain.DataLoader, "__init__", pass_to(self._make_data_loader)),
         ):
             dataset = make_loader(loader)
             if isinstance(dataset, grain.MapDataset):

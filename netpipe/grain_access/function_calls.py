@@ -2,7 +2,6 @@
 
 import builtins
 import dis
-import importlib
 import os
 import re
 import sys
@@ -186,9 +185,6 @@ _IGNORED: Final = ("EXTENDED_ARG", "KW_NAMES", "PRECALL", "PUSH_NULL")
 _namespace: Final = ModuleType.__getattribute__
 
 
-_IMPORTERS: Final = (builtins.__import__, importlib.import_module)
-
-
 class _Operation(NamedTuple):
     """One bytecode operation; a call starts where the called expression starts."""
 
@@ -240,8 +236,6 @@ def _evaluate(
     calls = {operation.start for operation in operations if operation.name.startswith("CALL")}
     loaded: object = None
     start: object = None
-    # The module that a call of `__import__` or `import_module` would return.
-    import_result: object = None
     for operation in operations:
         name = str(operation.argument)
         if operation.name in _ATTRIBUTES and _is(loaded, ModuleType):
@@ -251,12 +245,8 @@ def _evaluate(
             yield loaded
             if start in calls and operation.name not in _ATTRIBUTES:
                 yield from _members(loaded, ("__call__",))
-        if operation.name == "LOAD_CONST" and any(loaded is importer for importer in _IMPORTERS):
-            import_result = _find_module(name)
         start = operation.start
         loaded = scopes.get(operation.name, {}).get(name)
-        if operation.name.startswith("CALL"):
-            loaded, import_result = import_result, None
 
 
 def _get_from_module(module: ModuleType, name: str) -> object:

@@ -32,7 +32,7 @@ from netpipe.grain_access.reader import (
     make_loader,
     read_graph,
 )
-from netpipe.grain_access.replaced_methods import Method, replaced_method
+from netpipe.grain_access.replaced_methods import Method, pass_to, replaced_method
 from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.jobs.targets import LoaderFactory
 
@@ -125,14 +125,11 @@ def with_one_epoch(loader: Callable[..., Any], *, shuffles: bool = True) -> Load
     if not shuffles:
         skipped, fixed = [*skipped, "shuffle"], {**fixed, "shuffle": False, "window_size": 1}
 
-    def fix(original: Method) -> Method:
-        def call(*given: Any, **named: Any) -> Any:
-            bound = signature(original).bind(*given, **named)
-            known = bound.signature.parameters
-            bound.arguments |= {name: fixed[name] for name in fixed if name in known}
-            return original(*bound.args, **bound.kwargs)
-
-        return call
+    def fix(original: Method, *given: Any, **named: Any) -> Any:
+        bound = signature(original).bind(*given, **named)
+        known = bound.signature.parameters
+        bound.arguments |= {name: fixed[name] for name in fixed if name in known}
+        return original(*bound.args, **bound.kwargs)
 
     def make() -> Any:
         with ExitStack() as replaced:
@@ -140,7 +137,7 @@ def with_one_epoch(loader: Callable[..., Any], *, shuffles: bool = True) -> Load
                 skip = partial(replaced_method, grain.MapDataset, name)
                 replaced.enter_context(skip(lambda _: lambda made, *_, **__: made))
             for kind in _SAMPLERS:
-                replaced.enter_context(replaced_method(kind, "__init__", fix))
+                replaced.enter_context(replaced_method(kind, "__init__", pass_to(fix)))
             # A loader's own `window_size` may be anything.
             named = (name for name in fixed if name != "window_size")
             return loader(**{n: fixed[n] for n in named if takes_parameters(loader, n)})
@@ -176,20 +173,15 @@ def with_tiny_payload(loader: LoaderFactory, graph: Graph) -> LoaderFactory:
     is_changed = any("transform" in node.parameters and not node.in_worker for node in graph.nodes)
     copy: Callable[[Any], Any] = deepcopy if is_changed else lambda first: first
 
-    def send_nothing(original: Method) -> Method:
-        def mp_prefetch(dataset: Any, *arguments: Any, **named: Any) -> Any:
-            # Before workers start, because their batches use shared memory that only they free.
-            iterator = iter(dataset)
-            first = next(iterator)
-            iterator.close()
-            return original(dataset.map(lambda _: 0), *arguments, **named).map(
-                lambda _: copy(first)
-            )
-
-        return mp_prefetch
+    def send_nothing(original: Method, dataset: Any, *arguments: Any, **named: Any) -> Any:
+        # Before workers start, because their batches use shared memory that only they free.
+        iterator = iter(dataset)
+        first = next(iterator)
+        iterator.close()
+        return original(dataset.map(lambda _: 0), *arguments, **named).map(lambda _: copy(first))
 
     def make() -> Any:
-        with replaced_method(grain.IterDataset, "mp_prefetch", send_nothing):
+        with replaced_method(grain.IterDataset, "mp_prefetch", pass_to(send_nothing)):
             return loader()
 
     return make
@@ -245,16 +237,12 @@ class Recorded:
         return _timed_copy(self._kept[self._calls % KEPT])
 
 
-class _Copying(threading.local):
-    cpu_s = 0.0
-
-
-_COPYING: Final = _Copying()
+_COPYING: Final = threading.local()
 
 
 def copying_s() -> float:
     """Return the CPU seconds that this thread spent on copies, which are not loading."""
-    return _COPYING.cpu_s
+    return float(getattr(_COPYING, "cpu_s", 0.0))
 
 
 def _timed_copy(value: Any) -> Any:
@@ -262,7 +250,7 @@ def _timed_copy(value: Any) -> Any:
     try:
         return deepcopy(value)
     finally:
-        _COPYING.cpu_s += time.thread_time() - started_s
+        _COPYING.cpu_s = copying_s() + time.thread_time() - started_s
 
 
 class OneThread(Iterable[Any]):
@@ -272,10 +260,8 @@ class OneThread(Iterable[Any]):
         self.dataset = dataset
 
     def __iter__(self) -> Iterator[Any]:
-        def skip_thread(_: Method) -> Method:
-            return lambda dataset: iter(dataset.parents[0])
-
-        with replaced_method(grain.experimental.ThreadPrefetchIterDataset, "__iter__", skip_thread):
+        kind = grain.experimental.ThreadPrefetchIterDataset
+        with replaced_method(kind, "__iter__", lambda _: lambda made: iter(made.parents[0])):
             return iter(self.dataset)
 
 

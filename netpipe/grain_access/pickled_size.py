@@ -41,8 +41,11 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
 
     def measure(self, value: object, excluded: Sequence[object] = ()) -> PickledSize:
         """Return the size of an object, without excluded objects and those counted before."""
+        self._excluded = frozenset(map(id, excluded))
+        self._bytes = self._small_bytes = 0
         try:
-            return PickledSize(self.count(value, frozenset(map(id, excluded))))
+            with suppress(_EnoughError):
+                self.dump(value)
         except Exception as error:  # noqa: BLE001  # a user's object may raise anything
             # The memo may contain objects that were not counted.
             self.clear_memo()
@@ -50,14 +53,7 @@ class PickleSizer(CloudPickler):  # type: ignore[misc]  # cloudpickle is untyped
             with suppress(Exception):  # a user's error may fail in its own `__str__`
                 reason += f": {' '.join(str(error).split())}"
             return PickledSize(None, reason)
-
-    def count(self, value: object, excluded: frozenset[int]) -> int:
-        """Return the bytes of everything that is not yet in the memo."""
-        self._excluded = excluded
-        self._bytes = self._small_bytes = 0
-        with suppress(_EnoughError):
-            self.dump(value)
-        return self._bytes
+        return PickledSize(self._bytes)
 
     def write(self, data: bytes | memoryview) -> int:
         """Count the bytes of a frame of small objects, or of one large object."""

@@ -8,6 +8,11 @@ from typing import Any
 Method = Callable[..., Any]
 
 
+def pass_to(replacement: Callable[..., Any]) -> Callable[[Method], Method]:
+    """Return a wrapper that passes the original method and its arguments to a replacement."""
+    return lambda original: lambda *given, **named: replacement(original, *given, **named)
+
+
 @contextmanager
 def replaced_method(owner: type, name: str, wrapper: Callable[[Method], Method]) -> Iterator[None]:
     """Replace a method by `wrapper(method)` within the context."""

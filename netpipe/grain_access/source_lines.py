@@ -1,17 +1,15 @@
 """The lines of the user's code that made a pipeline's datasets."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from inspect import currentframe
 from pathlib import Path
 from types import CodeType
 from typing import Any, Final
 
-from netpipe.grain_access.replaced_methods import Method, replaced_method
+from netpipe.grain_access.replaced_methods import Method, pass_to, replaced_method
 from netpipe.jobs.failure import HARNESS_MODULES
 
-# Keeps the datasets, because an id is only unique while its object lives.
-_Lines = dict[int, tuple[object, str]]
 # typing calls the constructor of a class with parameters, as in `Dataset[int](...)`.
 _LIBRARIES: Final = ("grain", "typing")
 
@@ -20,16 +18,25 @@ class Recording:
     """The line that made each dataset, as `record_source_lines` recorded it."""
 
     def __init__(self) -> None:
-        self.made: _Lines = {}
-        self.without_workers: _Lines = {}
+        # Keyed by whether a constructor was called, and by the dataset's id. The datasets are kept,
+        # because an id is only unique while its object lives.
+        self._lines: dict[tuple[bool, int], tuple[object, str]] = {}
+
+    def note(self, original: Method, dataset: object, *args: Any, **options: Any) -> object:
+        """Call a method of a dataset, and note the line that called it."""
+        result = original(dataset, *args, **options)
+        # A constructor returns None; `mp_prefetch` without workers returns the dataset itself.
+        if result is None or result is dataset:
+            self._lines[result is None, id(dataset)] = dataset, _user_line(dataset)
+        return result
 
     def made_at(self, dataset: object) -> str:
         """Return the line that made a dataset, as file:line; "" if it was not recorded."""
-        return self.made.get(id(dataset), (dataset, ""))[1]
+        return self._lines.get((True, id(dataset)), (dataset, ""))[1]
 
     def without_workers_at(self, dataset: object) -> str | None:
         """Return the line that called `mp_prefetch` without workers on a dataset, or None."""
-        return self.without_workers.get(id(dataset), (dataset, None))[1]
+        return self._lines.get((False, id(dataset)), (dataset, None))[1]
 
 
 @contextmanager
@@ -42,29 +49,13 @@ def record_source_lines() -> Iterator[Recording]:
     import grain
 
     recording = Recording()
-    note_made, note_no_workers = map(_note_in, (recording.made, recording.without_workers))
+    note = pass_to(recording.note)
     with (
-        replaced_method(grain.MapDataset, "__init__", note_made),
-        replaced_method(grain.IterDataset, "__init__", note_made),
-        replaced_method(grain.IterDataset, "mp_prefetch", note_no_workers),
+        replaced_method(grain.MapDataset, "__init__", note),
+        replaced_method(grain.IterDataset, "__init__", note),
+        replaced_method(grain.IterDataset, "mp_prefetch", note),
     ):
         yield recording
-
-
-def _note_in(lines: _Lines) -> Callable[[Method], Method]:
-    """Return a wrapper for a method that notes the lines that call it."""
-
-    def wrap(original: Method) -> Method:
-        def call_and_note(dataset: object, *args: Any, **options: Any) -> object:
-            result = original(dataset, *args, **options)
-            # A constructor returns None; `mp_prefetch` without workers returns the dataset itself.
-            if result is None or result is dataset:
-                lines[id(dataset)] = dataset, _user_line(dataset)
-            return result
-
-        return call_and_note
-
-    return wrap
 
 
 def _user_line(dataset: object) -> str:

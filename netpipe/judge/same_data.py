@@ -59,8 +59,8 @@ def _compare_passes(name: str, now: Pass, then: Pass, epoch: int) -> Check:
         reason += f"; of {len(before)} elements, {missing} are missing; {added} others came"
         reason += f", and {repeated} again" * (repeated > 0)
         return Check("data", "DIFFERENT", reason, Difference(batch, leaf, how, None))
-    places = list_places(before)
-    moved = [abs(place - places[row].pop(0)) for place, row in enumerate(elements)]
+    places = {row: iter(each) for row, each in list_places(before).items()}
+    moved = [abs(place - next(places[row])) for place, row in enumerate(elements)]
     mean = sum(moved) / len(moved)
     reason += f"; all {len(moved)} elements came, {mean:.3g} places away on average"
     return Check("data", "SAME_ELEMENTS", reason, Difference(batch, leaf, how, mean))

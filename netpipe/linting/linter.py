@@ -13,7 +13,7 @@ from netpipe.grain_access.reader import find_dataset_properties, find_held_datas
 from netpipe.grain_access.source_lines import Recording
 from netpipe.linting.rules import LOCAL_ONLY, NO_GRAIN_GRAPH, RULES
 from netpipe.linting.rules.finding import LintFinding, Pipeline, Reads, SilencedFinding
-from netpipe.results.fields import Document, Must
+from netpipe.results.fields import Document
 
 # A node that no rule reports.
 _NO_FINDING: Final[Mapping[str, Any]] = {
@@ -44,10 +44,6 @@ class LintReport(Document):
         return {**document, "graph": document["graph"]["nodes"]}
 
 
-GraphReport = Annotated[LintReport, Must(isGraph=True)]
-"""A report whose nodes are numbered from 0 and form no cycle."""
-
-
 def lint(
     dataset: object,
     intent: str = "throughput",
@@ -76,7 +72,7 @@ def lint(
         while is_open:
             found, is_open = list(_apply_rule(rule, pipeline, silenced_nodes)), False
             for finding, number in ((each, number) for each in found for number in each.nodes):
-                name = _function_name(graph.nodes[number])
+                name = graph.nodes[number].parameters.get("transform")
                 reason = silences.get(f"{rule} of {name}") if name else None
                 if reason and number not in silenced_nodes:
                     reasons[finding], is_open = reason, True
@@ -130,10 +126,6 @@ def load_costs() -> Mapping[str, str]:
     text = (files("netpipe.linting.rules") / "costs.json").read_text(encoding="utf-8")
     costs: dict[str, str] = json.loads(text)
     return costs
-
-
-def _function_name(node: Node) -> str:
-    return str(node.parameters.get("transform") or "")
 
 
 def parse_report(document: Mapping[str, Any]) -> LintReport:

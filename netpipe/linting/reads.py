@@ -101,9 +101,9 @@ def measure_reads(dataset: object, clock: Clock) -> Reads | None:
 def measure_batch(loader: LoaderFactory, graph: Graph) -> int | None:
     """Return the bytes of a batch, made without workers and threads; None if that is impossible."""
 
-    def read() -> int:
+    def read() -> int | None:
         with open_iterator(made) as batches:
-            return PickleSizer().count(next(batches), frozenset())
+            return PickleSizer().measure(next(batches)).bytes
 
     with suppress(Exception):
         # Not in another thread, because Grain's methods are replaced while the variant is built.

@@ -33,7 +33,7 @@ from netpipe.measuring.training.step_runner import (
     first_array,
     is_ready,
 )
-from netpipe.measuring.training.token_counts import BY_ELEMENTS
+from netpipe.measuring.training.token_counts import BY_ELEMENTS, name_leaves
 from netpipe.results.fields import converter
 from netpipe.results.statistics import percentiles, worst_tenth_fraction
 from netpipe.verdict.kinds import VerdictKind
@@ -125,6 +125,7 @@ class Watcher(Iterator[Any]):
 
     def __next__(self) -> Any:
         if self._over.is_set():
+            self._is_begun = True
             return next(self._iterator)
         if not self._is_begun:
             self._begin()
@@ -189,7 +190,8 @@ class Watcher(Iterator[Any]):
         if self._latest is None:
             return {}
         window = converter().unstructure(self._latest)
-        return dict(_flatten("netpipe", window | window.pop("figures")))
+        named = name_leaves(window | window.pop("figures"), "netpipe")
+        return {n.replace(".", "/"): float(v) for n, v in named if isinstance(v, int | float)}
 
     def _is_step_done(self) -> bool | None:
         step = self._step
@@ -371,14 +373,6 @@ class _Pass(Iterator[Any]):
         if name == "_watcher":
             raise AttributeError(name)
         return getattr(self._watcher, name)
-
-
-def _flatten(name: str, value: Any) -> Iterator[tuple[str, float]]:
-    if isinstance(value, Mapping):
-        for key, part in value.items():
-            yield from _flatten(f"{name}/{key}", part)
-    elif isinstance(value, int | float) and not isinstance(value, bool):
-        yield name, float(value)
 
 
 def _warn(message: str) -> None:

