@@ -1,5 +1,6 @@
 """The errors of netpipe."""
 
+from dataclasses import dataclass
 from typing import Final
 
 _MAX_TEXT: Final = 10_000  # characters
@@ -9,26 +10,15 @@ class NetpipeError(Exception):
     """An error whose message is shown to the user without a traceback."""
 
 
+@dataclass(eq=False)
 class InputError(NetpipeError):
-    """A file, a folder or a setting violates a constraint.
+    """A file, a folder or a setting violates a constraint."""
 
-    Args:
-        where: The file, folder or option that holds the value.
-        field: The wrong column, key or aspect.
-        constraint: The constraint on the value, worded to follow "must".
-        way_out: A sentence about what the user can do.
-    """
-
-    def __init__(
-        self, where: object, field: str, constraint: str, found: object, way_out: str = ""
-    ) -> None:
-        # Pickling, for example for a worker process, keeps only the class and these arguments.
-        super().__init__(where, field, constraint, found, way_out)
-        self.where = where
-        self.field = field
-        self.constraint = constraint
-        self.found = found
-        self.way_out = way_out
+    where: object  #: The file, folder or option that holds the value.
+    field: str  #: The wrong column, key or aspect.
+    constraint: str  #: The constraint on the value, worded to follow "must".
+    found: object
+    way_out: str = ""  #: A sentence about what the user can do.
 
     def __str__(self) -> str:
         message = f"{self.where}: {self.field} must {self.constraint}; found {self.found}"

@@ -85,7 +85,9 @@ def work(
             output.print(line, soft_wrap=True)
         if compared:
             output.print(f"counted: {profile.scope}", soft_wrap=True)
-    sys.exit(_choose_exit_code(compared))
+    outcomes = {comparison.outcome for comparison in compared}
+    otherwise = FINE if outcomes <= {*NO_WORSE} else INCONCLUSIVE
+    sys.exit(FAILED if Outcome.REGRESSED in outcomes else otherwise)
 
 
 class ComparedWork(TypedDict):
@@ -106,13 +108,6 @@ class PrintedWork(TypedDict, total=False):
     loader: str  #: The target.
     against: str | None  #: The other version, as the user named it; null without one.
     comparisons: list[ComparedWork]  #: Each kind of work, compared with the other version.
-
-
-def _choose_exit_code(compared: Sequence[Comparison]) -> int:
-    outcomes = {comparison.outcome for comparison in compared}
-    if Outcome.REGRESSED in outcomes:
-        return FAILED
-    return FINE if outcomes <= {*NO_WORSE} else INCONCLUSIVE
 
 
 @click.command(epilog="\b\nExample:\n  netpipe resume perf/conftest.py:batches")

@@ -41,11 +41,6 @@ class Drawing:
     table: Table | None = None
     is_scrolled: bool = False
 
-    @property
-    def is_wide(self) -> bool:
-        """Whether the drawing takes the whole width of the page."""
-        return self.table is not None
-
 
 @dataclass(frozen=True)
 class Note:
@@ -62,7 +57,6 @@ class Notes:
     """A list of paragraphs."""
 
     kind: ClassVar[str] = "notes"
-    is_wide: ClassVar[bool] = False
     heading: str
     notes: Sequence[Note]
 
@@ -72,7 +66,6 @@ class Facts:
     """A list of names and values."""
 
     kind: ClassVar[str] = "facts"
-    is_wide: ClassVar[bool] = False
     heading: str
     facts: Sequence[Fact]
 

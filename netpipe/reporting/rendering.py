@@ -115,7 +115,7 @@ def _adapt(name: str, value: str, prefix: str) -> str:
     if name == "href":
         return value.replace("#", f"#{prefix}", 1)
     if name == "style":
-        value = _COLOURS.sub(lambda match: f"var({Ink(match[0]).variable})", value)
+        value = _COLOURS.sub(lambda match: f"var(--{Ink(match[0]).name.lower()})", value)
         value = _FONT.sub("", value)
     return _REFERENCE.sub(rf"url(#{prefix}\1)", value)
 

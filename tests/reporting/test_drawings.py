@@ -46,7 +46,7 @@ def test_a_style_sheet_decides_on_every_colour(name: str) -> None:
     """Every colour is a CSS variable, transparent or none."""
     found = inline_svg(DRAWINGS[name], "a-", "title")
     assert not re.findall(r"#[0-9a-f]{6}", found)
-    assert set(re.findall(r"var\((--\w+)\)", found)) <= {ink.variable for ink in Ink}
+    assert set(re.findall(r"var\((--\w+)\)", found)) <= {f"--{ink.name.lower()}" for ink in Ink}
 
 
 @pytest.mark.parametrize("name", DRAWINGS)

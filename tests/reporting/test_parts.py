@@ -212,6 +212,13 @@ def test_a_waived_regression_is_a_warning() -> None:
     assert find_comparisons(document).rows[0]["outcome"].note == "waived: known"
 
 
+def test_the_headline_counts_only_what_fails() -> None:
+    """A waived regression beside a failing one is not counted with it."""
+    rows = [comparison("REGRESSED", "step_s"), comparison("REGRESSED", "load_s", waiver=WAIVER)]
+    part, *_ = build(run(measurements=[], lints=[], comparisons=rows))
+    assert part.headline.word == "1 of 2 REGRESSED"
+
+
 def test_a_bad_measurement_outweighs_passing_comparisons() -> None:
     """A run that passes its gate but is loader-bound is bad news."""
     first, *_ = build(run(comparisons=[comparison("PASS", "step_s")]))

@@ -54,8 +54,11 @@ def _build_headline(comparisons: Sequence[Comparison], results: Sequence[Part]) 
         fallback = "" if results else "Nothing was measured."
         return Headline(tone, "Nothing was compared", summary or fallback)
     worst = comparisons[compared.index(pick_worst(compared))]
-    same_outcome = sum(row["outcome"] == worst["outcome"] for row in comparisons)
-    word = f"{same_outcome} of {len(comparisons)} {_format_outcome(worst)}"
+    alike = [
+        row["outcome"] == worst["outcome"] and pick_tone(row) is pick_tone(worst)
+        for row in comparisons
+    ]
+    word = f"{sum(alike)} of {len(comparisons)} {_format_outcome(worst)}"
     if worst["outcome"] in ("PASS", "IMPROVED"):
         return Headline(tone, word, f"Every metric is within its bound. {summary}")
     return Headline(tone, word, f"{worst['reason']}. {summary}")

@@ -54,11 +54,6 @@ class Ink(StrEnum):
     BAD = "#010109"
     PALE = "#01010a"
 
-    @property
-    def variable(self) -> str:
-        """The CSS variable that replaces this colour."""
-        return f"--{self.name.lower()}"
-
 
 def as_svg(draw: Callable[Concatenate[Figure, _Arguments], None]) -> Callable[_Arguments, str]:
     """Make a function that draws into a figure return a byte-for-byte reproducible SVG."""

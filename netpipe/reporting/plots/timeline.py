@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 from matplotlib.axes import Axes
@@ -45,11 +44,6 @@ class Span(NamedTuple):
     begin_s: float
     length_s: float
 
-    @property
-    def end_s(self) -> float:
-        """The end of the span."""
-        return self.begin_s + self.length_s
-
 
 @dataclass(frozen=True)
 class Timeline:
@@ -59,33 +53,28 @@ class Timeline:
     calling: tuple[Span, ...]
     working: tuple[Span, ...]
     idle: tuple[Span, ...]
-
-    @property
-    def device_s(self) -> float:
-        """Seconds from the end of the first step on the device to the end of the last one."""
-        return self.working[-1].end_s - self.working[0].end_s
-
-    @property
-    def idle_fraction(self) -> float:
-        """The fraction of the device's time that is idle: the stall fraction of these steps."""
-        return sum(gap.length_s for gap in self.idle) / self.device_s if self.device_s else 0.0
-
-    @property
-    def waiting_fraction(self) -> float:
-        """The fraction of the loop's time that is spent waiting for batches."""
-        loop_s = self.calling[-1].end_s - self.waiting[0].begin_s
-        return sum(wait.length_s for wait in self.waiting) / loop_s if loop_s else 0.0
+    device_s: float  #: Seconds from the end of the first step on the device to the end of the last.
+    idle_fraction: float  #: The idle fraction of `device_s`: the stall fraction of these steps.
+    waiting_fraction: float  #: The fraction of the loop's time that is spent waiting for batches.
 
 
 def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
     """Return the timeline of one or more steps."""
-    working = tuple(Span(step.began_s, max(0.0, step.done_s - step.began_s)) for step in steps)
-    gaps = (Span(before.end_s, after.begin_s - before.end_s) for before, after in pairwise(working))
+    ends_s = [max(step.began_s, step.done_s) for step in steps]
+    gaps = (
+        Span(end_s, after.began_s - end_s) for end_s, after in zip(ends_s, steps[1:], strict=False)
+    )
+    idle = tuple(gap for gap in gaps if gap.length_s > 0)
+    waiting = tuple(Span(step.asked_s, step.given_s - step.asked_s) for step in steps)
+    device_s, loop_s = ends_s[-1] - ends_s[0], steps[-1].dispatched_s - steps[0].asked_s
     return Timeline(
-        waiting=tuple(Span(step.asked_s, step.given_s - step.asked_s) for step in steps),
+        waiting=waiting,
         calling=tuple(Span(step.given_s, step.dispatched_s - step.given_s) for step in steps),
-        working=working,
-        idle=tuple(gap for gap in gaps if gap.length_s > 0),
+        working=tuple(Span(step.began_s, max(0.0, step.done_s - step.began_s)) for step in steps),
+        idle=idle,
+        device_s=device_s,
+        idle_fraction=sum(gap.length_s for gap in idle) / device_s if device_s else 0.0,
+        waiting_fraction=sum(wait.length_s for wait in waiting) / loop_s if loop_s else 0.0,
     )
 
 
@@ -93,7 +82,7 @@ def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
 def draw_timeline(figure: Figure, timeline: Timeline) -> None:
     """Draw the spans of the loop above those of the device, with idle time marked."""
     axes = add_axes(figure, left=8, top=34, right=14, bottom=64, height=236)
-    end_s = max(timeline.calling[-1].end_s, timeline.working[-1].end_s) or 1.0
+    end_s = max(sum(timeline.calling[-1]), sum(timeline.working[-1])) or 1.0
     axes.set_xlim(0, end_s)
     axes.set_ylim(-_BAR_HEIGHT / 2 - 0.08, _HOST_Y + _BAR_HEIGHT / 2)
     label_values(axes)
