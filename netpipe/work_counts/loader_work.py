@@ -103,8 +103,9 @@ def _count(loader: LoaderFactory, batches: int, watch: Watch, settings: Any) -> 
     watch.enter_phase("the first batches")
     made, graph = single_thread_variant(loader)
     work = _pull_without_instrument(made, batches, watch)
-    # The variant in one thread has no length.
-    work.epoch_batches = work.epoch_batches or _find_stated_length(loader)
+    if work.epoch_batches is None:
+        # The variant of a Grain pipeline in one thread has no length.
+        work.epoch_batches = _find_stated_length(loader if graph.nodes else made)
     watch.enter_phase("counting calls")
     with _warmed_up(made, watch) as puller:
         _count_calls(work, puller)
@@ -139,8 +140,8 @@ def _find_stated_length(loader: LoaderFactory) -> int | None:
     length = 0
     with suppress(Exception):  # the user's `__len__` may raise anything
         length = length_hint(loader())
-    # Grain's endless datasets have the largest possible length.
-    return length if 0 < length < sys.maxsize else None
+    # An endless dataset of Grain has the largest possible length, divided by its batch size.
+    return length if 0 < length < sys.maxsize >> 32 else None
 
 
 @contextmanager

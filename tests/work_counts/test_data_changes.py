@@ -116,6 +116,14 @@ def test_a_long_epoch_has_the_length_that_its_loader_states(make: Callable[[int]
     assert length.reason == "epoch_batches: an epoch has 199 batches, before 200 batches"
 
 
+@pytest.mark.parametrize("drops", [False, True])
+def test_endless_data_have_no_epoch(*, drops: bool) -> None:
+    """The length of an endless Grain dataset depends on the size of its batches."""
+    endless = grain.MapDataset.range(100).repeat()
+    assert profile_of(lambda: endless.batch(4, drop_remainder=drops)).epoch_batches is None
+    assert profile_of(lambda: endless[1::8].batch(4)).epoch_batches is None
+
+
 def test_a_length_that_cannot_be_known_keeps_nothing_from_being_counted() -> None:
     """A stream may raise NotImplementedError."""
 
