@@ -42,6 +42,7 @@ class ResumableBatches(Iterator[Batch]):
         self.config = config
         self._position = first_position(config)
         self.source = open_rows(data, config)
+        # The first difference is reported, and the data differ between splits too.
         self._identity = {
             "split": config.split,
             "data": self.source.fingerprint,

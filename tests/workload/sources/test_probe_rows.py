@@ -22,7 +22,7 @@ from netpipe.workload.sources.probe_rows import (
     UnindexedSource,
     open_source,
 )
-from tests.workload.factories import as_table, make_pings
+from tests.workload.factories import as_table, make_pings, write_probes
 from tests.workload.layout_v0 import encode_row_v0, write_records
 from tests.workload.reference import Ping
 
@@ -62,12 +62,17 @@ def test_rows_come_in_the_order_asked(prepared: Path) -> None:
     assert [len(row) for row in source.read(asked)] == counts[asked].tolist()
 
 
-def test_another_split_has_another_fingerprint(tmp_path: Path, parquet: Path) -> None:
-    """A state saved with one split does not fit another split of the same rows."""
-    for seed in (0, 1):
-        prepare([parquet], tmp_path / str(seed), seed=seed, eval_fraction=0.2)
-    sources = [open_source(tmp_path / str(seed), "train") for seed in (0, 1)]
-    assert sources[0].fingerprint != sources[1].fingerprint
+def test_another_split_has_another_fingerprint(tmp_path: Path) -> None:
+    """A state saved with one split does not fit another one of equal rows, but other shards do."""
+    pings = {probe: make_pings(9, seed=probe) for probe in range(20)}
+    write_probes(tmp_path / "a.parquet", pings)
+    found = []
+    for seed, shards in ((0, 1), (0, 3), (1, 1), (2, 1)):
+        out = tmp_path / f"{seed}-{shards}"
+        prepare([tmp_path / "a.parquet"], out, seed=seed, shards=shards, eval_fraction=0.2)
+        found.append(open_source(out, "train").fingerprint)
+    assert found[0] == found[1]
+    assert len(set(found)) == 3
 
 
 def test_parquet_gives_the_same_rows(prepared: Path, parquet: Path) -> None:
