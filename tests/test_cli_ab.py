@@ -177,12 +177,13 @@ def test_the_tests_are_found(
 
 
 def test_an_expression_is_not_a_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The value of -k names no tests, even if a folder has that name, nor does an ignored path."""
+    """The values of these flags are not taken for tests, even if they name a folder."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train").mkdir()
-    for flag in ("-k", "--ignore", "--deselect"):
+    for flag in ("-k", "-c", "--ignore", "--deselect", "--netpipe-baselines", "--log-file"):
         assert console.with_tests((flag, "train")) == ("perf_tests", flag, "train")
-    assert console.with_tests(("-x", "train")) == ("-x", "train")
+    for words in (("-x", "train"), ("--netpipe-report=x", "train"), ("--ignore", "x", "train")):
+        assert console.with_tests(words) == words
 
 
 @pytest.mark.usefixtures("repository", "passing")

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -37,10 +38,10 @@ INCONCLUSIVE: Final = 3
 # The extra "workload" in pyproject.toml installs these packages.
 _WORKLOAD_PACKAGES: Final = ("optax", "pyarrow")
 # Flags whose values may be existing paths, but do not name tests to run.
-_FLAGS_WITH_VALUES: Final = (
-    "-k", "-m", "-c", "--config-file", "--rootdir", "--confcutdir", "--basetemp", "--ignore",
-    "--ignore-glob", "--deselect", "--junitxml", "--junit-xml", "--netpipe-html", "--netpipe-json",
-)  # fmt: skip
+_FLAGS_WITH_VALUES: Final = re.compile(
+    "-[kmc]|--(config-file|rootdir|confcutdir|basetemp|ignore|ignore-glob|deselect|junit-?xml|"
+    "log-file|benchmark-json|netpipe-[a-z-]+)"
+)
 
 
 def _open_null(mode: str) -> TextIO:
@@ -86,7 +87,7 @@ output = PrintableConsole(
 )
 path_type = PathType(path_type=Path)
 place_type: Any = click.types.FuncParamType(lambda x: x if "://" in x else path_type(x))
-place_type.name = "path"
+place_type.name, place_type.shell_complete = "path", path_type.shell_complete
 target_type = click.types.FuncParamType(Target.parse)
 target_type.name = "text"  # shown by --help
 json_option = click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
@@ -206,7 +207,8 @@ def names_tests(word: str) -> bool:
 def with_tests(words: tuple[str, ...]) -> tuple[str, ...]:
     """Return the arguments of pytest, after `perf_tests`, or else `perf`, unless one is a path."""
     folder = "perf" if exists("perf") and not exists("perf_tests") else "perf_tests"
-    named = (word for flag, word in pairwise(("", *words)) if flag not in _FLAGS_WITH_VALUES)
+    is_value = _FLAGS_WITH_VALUES.fullmatch
+    named = (word for flag, word in pairwise(("", *words)) if not is_value(flag))
     return words if any(map(names_tests, named)) else (folder, *words)
 
 
