@@ -111,7 +111,8 @@ class Gate:
                 is_judged = result.comparison.outcome not in UNJUDGED
                 (judged if is_judged else unjudged).add(result.quantity == WORK)
             # Counts of work cannot stand in for times, nor times for counts.
-            fails |= measurer.against is not None and not measurer.against.has_no_tests
+            against = measurer.against
+            fails |= bool(measurer.options.against) and not (against and against.has_no_tests)
             return fails and not unjudged <= judged
         has_measured = measurer.sessions or measurer.lints or measurer.resumes
         is_unmeasured = bool(self.selection.timed or fails) and not has_measured
@@ -255,8 +256,8 @@ class Gate:
     ) -> list[GateResult]:
         now, key = self.measurer.measure(subject)[-1], subject.full_key
         request = self.measurer.request(subject)
-        compare = partial(against.compare, quantity, key, subject.command, request)
-        found = self.measurer.raise_again(("duets", quantity, key), compare)
+        time_duets = partial(against.compare, quantity, key, subject.command, request)
+        found = self.measurer.raise_again(("duets", quantity, key), time_duets)
         label = against.commit.label
         if found is None:
             median = getattr(now, quantity).median
@@ -284,7 +285,7 @@ class Gate:
 
         def measure_again(undecided: Comparison) -> None:
             why = next(metric.reason for metric in undecided.metrics if metric.is_open)
-            measured.append(self.measurer.measure_once(subject, f"again, to be sure: {why}"))
+            measured.append(self.measurer.measure_session(subject, f"again, to be sure: {why}"))
 
         compare_all = partial(compare, quantity, measured, stored, earlier)
         found = compare_until_decided(compare_all, measure_again)

@@ -79,6 +79,16 @@ class Measurer:
             self.tests.setdefault(key, subject.name)
         return sessions
 
+    def measure_session(self, subject: Subject, description: str) -> Measurement:
+        """Measure one session; raise an OutOfTimeError if no time is left for this subject."""
+        limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
+
+        def measure(progress: OnProgress) -> Measurement:
+            run = partial(self.jobs.measure, subject.command, progress=progress)
+            return limit.run(self.request(subject), run)
+
+        return self._follow(f"measuring {description}{limit.remark}", measure)
+
     def benchmark(self, test: str, subject: Subject) -> tuple[Measurement, ...]:
         """Return the sessions behind a benchmark: at least one, or as many as a recording needs."""
         if self._gates(subject) and self._may_end_early(subject):
@@ -164,28 +174,18 @@ class Measurer:
 
     def _measure_confirmed(self, subject: Subject, which: str) -> Measurement:
         """Measure once, and again if the verdict is bad, because the machine may have caused it."""
-        first = self.measure_once(subject, f"against {subject.accelerator}, {which}")
+        first = self.measure_session(subject, f"against {subject.accelerator}, {which}")
         verdict = judge(first)
         if verdict.passes(first):
             return first
         try:
-            second = self.measure_once(subject, f"again, to confirm: {verdict.message}")
+            second = self.measure_session(subject, f"again, to confirm: {verdict.message}")
         except OutOfTimeError as error:
             return replace(first, findings=(*first.findings, Finding("not-repeated", str(error))))
         again = judge(second).kind
         name = "verdict-confirmed" if again == verdict.kind else "verdict-not-confirmed"
         finding = Finding(name, f"first {verdict.kind}, then {again}")
         return replace(second, findings=(*second.findings, finding))
-
-    def measure_once(self, subject: Subject, description: str) -> Measurement:
-        """Measure once; raise an OutOfTimeError if no time is left for sessions of this subject."""
-        limit = self._limits.setdefault(subject.full_key, TimeLimit(self.sessions_limit_s))
-
-        def measure(progress: OnProgress) -> Measurement:
-            run = partial(self.jobs.measure, subject.command, progress=progress)
-            return limit.run(self.request(subject), run)
-
-        return self._follow(f"measuring {description}{limit.remark}", measure)
 
     def _limits_of(self, subject: Subject) -> dict[str, Any]:
         return {
