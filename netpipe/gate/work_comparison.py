@@ -120,12 +120,14 @@ def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
     differ = f"processes of the same code differ in {_write_ranges(kind, every, left_out)}"
     reasons += [f"not compared: {differ}"] * bool(left_out)
     ratio = total / total_before if total_before else 1.0 if not total else inf
-    is_of_part = outcome is Outcome.REGRESSED and not _exceeds(kind, total, total_before)
-    rise = max((after[part] - before[part] for part in after), default=0.0)
+    shown = f"+{kind.format(total)}" if ratio == inf else ""
+    if outcome is Outcome.REGRESSED and not _exceeds(kind, total, total_before):
+        rise = max((after[part] - before[part] for part in after), default=0.0)
+        shown = f"+{kind.format(rise)} in one part"
     found = Comparison(
         outcome, kind.name, total, total_before if kind.name in then.counts else None,
         "; ".join(reasons), worse=Interval(ratio, ratio, ratio, now.batches), bound=1 + BOUND,
-        baseline=baseline, shown_change=f"+{kind.format(rise)} in one part" * is_of_part,
+        baseline=baseline, shown_change=shown,
     )  # fmt: skip
     unjudged = partial(replace, found, outcome=Outcome.NOT_COMPARED, worse=None)
     prefix = f"{kind.name}{_CANNOT}"

@@ -129,8 +129,9 @@ def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int
     for result in results:
         comparison = result.comparison
         ratio, is_pass = comparison.worse_ratio, comparison.outcome is Outcome.PASS
-        # A few bytes more pass, although they may be many times as much as before.
-        is_plain = result.quantity == WORK and is_pass and ratio is not None and ratio <= 1.01
+        # A rise of a few bytes passes whatever its ratio, so the row would be wrong for it.
+        is_within = ratio is not None and ratio <= comparison.bound
+        is_plain = result.quantity == WORK and is_pass and is_within
         kind = "" if is_plain else comparison.metric
         key = (result.benchmark, result.quantity, kind, comparison.is_drift)
         grouped.setdefault((*key, comparison.outcome), []).append(result)

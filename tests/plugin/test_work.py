@@ -82,6 +82,15 @@ def test_a_few_bytes_more_have_their_own_row(project: Project) -> None:
     line_with(project.compare(), "read_bytes", "2.00 x", "PASS")
 
 
+def test_work_that_there_was_none_of_before_has_a_figure(project: Project) -> None:
+    """No factor tells a rise from nothing."""
+    project.has(TEST)
+    project.profiles = [with_count("read_bytes", total=0.0)]
+    project.run("--netpipe-record", "first")
+    project.profiles = [with_count("read_bytes", total=40.0)]
+    line_with(project.compare(), "read_bytes", "+40 B", "PASS")
+
+
 def test_a_stray_baseline_does_not_hide_more_work(working: Project) -> None:
     """Counts of work have no device, so files of devices do not matter to them."""
     stray = working.pytester.path / "baselines" / "old.json"
