@@ -161,7 +161,7 @@ def test_workers_are_chosen_by_trials(netpipe: Netpipe, asked: Asked, trials: Tr
     (((combination,), rounds, seconds),) = asked
     assert (combination.workers, combination.batch_size) == (2, 256)
     assert (rounds, seconds) == (3, 4.0)
-    assert "memory budget: 1 GB" in result.stderr
+    assert "memory budget: 1000 MB" in result.stderr
     assert re.search("trials: 3 .* 3 rounds", result.stderr)
     assert re.search("1 worker, .*round 3:", result.stderr)
     assert "2 workers: 750 k tokens/s; 4 give" in result.stdout
@@ -190,7 +190,7 @@ def test_the_choice_is_in_the_document(netpipe: Netpipe, asked: Asked, trials: T
     [
         (
             ("--workers", "auto,2"),
-            "--workers: value .*whole numbers.*'auto,2'",
+            "--workers: value .*whole numbers.*, or auto alone; found 'auto,2'",
         ),
         (
             ("--workers", "auto", "--batch-size", "64,128"),

@@ -19,7 +19,7 @@ from netpipe.cli.console import (
 )
 from netpipe.cli.progress_display import show_bar
 from netpipe.errors import InputError
-from netpipe.results.units import format_bytes
+from netpipe.results.units import format_megabytes
 
 if TYPE_CHECKING:
     from netpipe.jobs.targets import Target
@@ -165,6 +165,7 @@ def _read_numbers(option: str, text: str | None, *, minimum: int) -> list[int]:
         numbers = [minimum - 1]
     if any(number < minimum for number in numbers):
         constraint = f"be whole numbers of at least {minimum}, with commas between them"
+        constraint += ", or auto alone" * (option == "--workers")
         raise InputError(option, "value", constraint, repr(text))
     return numbers
 
@@ -198,7 +199,7 @@ def _choose_workers(
     subjects = {n: replace(subject, workers=n) for n in worker_choice.worker_counts(host.cores)}
     expected_runs, started_runs = MIN_ROUNDS * len(subjects), count()
     notes.print(
-        f"memory budget: {format_bytes(budget_bytes)} for all processes of a trial\n"
+        f"memory budget: {format_megabytes(budget_bytes)} for all processes of a trial\n"
         f"trials: {len(subjects)} in each of {MIN_ROUNDS} rounds, or up to "
         f"{worker_choice.MAX_ROUNDS} until the choice is clear; each is a fresh process that "
         f"measures {trial_s:g} s of steady state: about "

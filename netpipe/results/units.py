@@ -44,6 +44,11 @@ def scale_of(value: float) -> tuple[float, str]:
     return next((step for step in _THOUSANDS if abs(short) >= step[0]), (1.0, ""))
 
 
+def format_megabytes(value: float) -> str:
+    """Format a number of bytes in whole megabytes, to compare it with a limit: `1304 MB`."""
+    return f"{value / 1e6:.0f} MB"
+
+
 def format_minutes(value: float) -> str:
     """Format a duration as minutes and whole seconds: `1:05`."""
     whole = round(value)

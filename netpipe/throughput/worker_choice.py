@@ -10,7 +10,7 @@ from typing import Annotated, Final, Literal, TypedDict
 from netpipe.errors import InputError, SessionError
 from netpipe.measuring.interleaving import MIN_ROUNDS, order_of_round
 from netpipe.results.fields import Count, MayBeAbsent, Must, PositiveAmount, PositiveCount, Text
-from netpipe.results.units import format_amount, format_bytes, format_count
+from netpipe.results.units import format_amount, format_count, format_megabytes
 from netpipe.throughput.figures import Figure, Tally, over_rounds, ratio, speed_figure
 
 MAX_ROUNDS: Final = 6
@@ -177,7 +177,7 @@ def _run(candidate: Candidate, budget_bytes: int, measure: Measure) -> Candidate
     longer = replace(candidate, runs=(*candidate.runs, run))
     if longer.peak_pss_bytes <= budget_bytes:
         return longer
-    reason = _above(f"took {format_bytes(longer.peak_pss_bytes)}", budget_bytes)
+    reason = _above(f"took {format_megabytes(longer.peak_pss_bytes)}", budget_bytes)
     return replace(longer, status="over budget", reason=reason)
 
 
@@ -195,11 +195,11 @@ def foresee_excess(candidate: Candidate, measured: Sequence[Candidate], budget_b
     if expected <= budget_bytes:
         return ""
     smaller = f"{fewer.workers} and {more.workers}"
-    return _above(f"would take {format_bytes(expected)}, going by {smaller}", budget_bytes)
+    return _above(f"would take {format_megabytes(expected)}, going by {smaller}", budget_bytes)
 
 
 def _above(needed: str, budget_bytes: int) -> str:
-    return f"{needed}, above the budget of {format_bytes(budget_bytes)}"
+    return f"{needed}, above the budget of {format_megabytes(budget_bytes)}"
 
 
 def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
@@ -209,7 +209,7 @@ def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
     if failed:
         raise SessionError(failed[-1])
     smallest_bytes = min(each.peak_pss_bytes for each in candidates if each.runs)
-    smallest, budget = format_bytes(smallest_bytes), format_bytes(budget_bytes)
+    smallest, budget = format_megabytes(smallest_bytes), format_megabytes(budget_bytes)
     constraint = f"be at least the {smallest} that the smallest candidate takes"
     raise InputError(_OPTION, "value", constraint, budget, "Give more, or take a smaller batch")
 
@@ -294,5 +294,5 @@ def _compare(other: Candidate, chosen: Candidate) -> str:
     text = f"{other.workers} {verb} {format_amount(other.speed)} ({more})"
     extra_bytes = other.peak_pss_bytes - chosen.peak_pss_bytes
     if other.workers > chosen.workers and extra_bytes > 0:
-        text += f" for {format_bytes(extra_bytes)} more"
+        text += f" for {format_megabytes(extra_bytes)} more"
     return text
