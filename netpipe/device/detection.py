@@ -83,7 +83,7 @@ def require_device(device: Device, wanted: str) -> None:
         raise MisuseError(
             f"this run wants device {wanted}, but the device here is {device.key} ({device.kind}): "
             f"{_explain_unused_gpus(device) or f'start it on a machine with {wanted}'}, "
-            "or leave --netpipe-device out"
+            "or do not ask for a device (--netpipe-device, netpipe_device)"
         )
 
 

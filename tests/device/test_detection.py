@@ -130,7 +130,7 @@ def test_another_device_is_refused(device: Device, wanted: str) -> None:
     with pytest.raises(MisuseError) as refusal:
         require_device(device, wanted)
     message = str(refusal.value)
-    assert re.search(f" {wanted}, .* {device.key} .* leave --netpipe-device out", message)
+    assert re.search(f" {wanted}, .* {device.key} .* do not ask for a device", message)
     assert "\n" not in message
     assert isinstance(refusal.value, NetpipeError)
 
@@ -163,7 +163,7 @@ def test_without_a_gpu_another_machine_is_recommended(driver: Path) -> None:
     assert not list(driver.iterdir())
     assert refusal_of_a_cpu() == (
         "this run wants device h200, but the device here is cpu-intel-xeon-2 (cpu): start it on a "
-        "machine with h200, or leave --netpipe-device out"
+        "machine with h200, or do not ask for a device (--netpipe-device, netpipe_device)"
     )
 
 
