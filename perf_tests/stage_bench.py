@@ -11,7 +11,7 @@ from netpipe.workload.sources.probe_rows import RowSource, open_source
 from netpipe.workload.tokens.batches import Sequences
 from netpipe.workload.tokens.packing import likely_contexts, pack
 
-SEED, TARGET, SEQUENCES, LENGTH = 0, 34, 128, 1024
+SEED, SEQUENCES, LENGTH = 0, 128, 1024
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,12 @@ import numpy as np
 import pytest
 
 from netpipe.workload.formats.rows import ProbeRow
+from netpipe.workload.sampling.sampler import TOKENS_PER_MEASUREMENT
 from netpipe.workload.sources.kept_rows import KeptRows
 from netpipe.workload.sources.probe_rows import open_source
 from netpipe.workload.tokens.batches import widen
 from netpipe.workload.tokens.tokenizer import encode
-from perf_tests.stage_bench import LENGTH, SEED, TARGET, Bench, benches
+from perf_tests.stage_bench import LENGTH, SEED, Bench, benches
 from tests.workload import reference
 from tests.workload.reference_loader import pings_of, reference_batches
 
@@ -152,7 +153,7 @@ def _places(bench: Bench) -> list[Place]:
 
 
 def _drawn(pings: list[reference.Ping], place: tuple[int, int, int]) -> list[reference.Told]:
-    return reference.sample(pings, seed=SEED, place=place, target=TARGET)
+    return reference.sample(pings, seed=SEED, place=place, target=LENGTH // TOKENS_PER_MEASUREMENT)
 
 
 def _times_as_fast(stage: Callable[[], int], plain: Callable[[], int]) -> float:

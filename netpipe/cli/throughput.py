@@ -139,7 +139,7 @@ def _our_combinations(
     choices = product(batch_sizes or [pipeline.batch_size], workers or [pipeline.workers])
     for size, number in dict.fromkeys(choices):
         endless = asdict(replace(pipeline, batch_size=size, epochs=None))
-        target = Target("netpipe.workload.pipeline", "build_with", (str(data), endless))
+        target = Target("netpipe.workload.pipeline", "build_from_settings", (str(data), endless))
         subjects.append(Subject(target, number, data, size, pipeline.sequence_length))
     return subjects
 

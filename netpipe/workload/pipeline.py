@@ -19,7 +19,7 @@ from netpipe.workload.sampling.context_order import (
     Epochs,
     RowOrder,
 )
-from netpipe.workload.sampling.sampler import TOKENS_PER_MEASUREMENT, read_block, read_rows, sample
+from netpipe.workload.sampling.sampler import read_block, read_rows, sample
 from netpipe.workload.sources.kept_rows import KeptRows
 from netpipe.workload.sources.probe_rows import RowSource, open_source
 from netpipe.workload.tokens.batches import (
@@ -75,7 +75,7 @@ def build(
     return _load(sequences_of_batches(data, config, position, source), config, widen)
 
 
-def build_with(data: str, settings: Mapping[str, Any], workers: int) -> grain.IterDataset:
+def build_from_settings(data: str, settings: Mapping[str, Any], workers: int) -> grain.IterDataset:
     """Assemble the pipeline with settings from JSON and another number of workers."""
     return build(Path(data), PipelineConfig(**{**settings, "workers": workers}))
 
@@ -116,8 +116,7 @@ def _make_evaluated(source: RowSource, block: ContextBlock, *, seed: int, length
     """Make the sequences of an evaluation batch, which may have none."""
     if not len(block.row):
         return {}
-    target = length // TOKENS_PER_MEASUREMENT
-    contexts = sample(read_rows(source, block), seed=seed, target=target)
+    contexts = sample(read_rows(source, block), seed=seed, sequence_length=length)
     return fill(encode(contexts), sequence_length=length)
 
 
@@ -157,7 +156,8 @@ def sequences_of_batches(
     sequences = position.block_sequences
     build_blocks = _build_packed_blocks if config.packing else _build_unpacked_blocks
     blocks = build_blocks(source, epochs, data, config, sequences)
-    first = position.batch * (config.batch_size * config.shard_count // sequences)
+    blocks_per_step = config.batch_size * config.shard_count // sequences  # of all hosts
+    first = position.batch * blocks_per_step
     if sequences > config.batch_size:  # Each block is now shared by several hosts.
         hosts = sequences // config.batch_size
         block, part = divmod(config.shard_index, hosts)
@@ -211,11 +211,10 @@ def _build_unpacked_blocks(
     _require_contexts(data, config, contexts, at_least=contexts_per_step)
     blocks = contexts // contexts_per_step * contexts_per_step // sequences
     order = BlockOrder(epochs, block_size=sequences, blocks=blocks, contexts=contexts)
-    target = config.sequence_length // TOKENS_PER_MEASUREMENT
     return (
         grain.MapDataset.source(order)
         .map(partial(read_rows, source))
-        .map(partial(sample, seed=config.seed, target=target))
+        .map(partial(sample, seed=config.seed, sequence_length=config.sequence_length))
         .map(encode)
         .map(partial(fill, sequence_length=config.sequence_length))
     )

@@ -75,9 +75,9 @@ def read_rows(source: RowSource, block: ContextBlock) -> BlockRows:
     return BlockRows(block, source.read(block.row[is_first].tolist()))
 
 
-def sample(drawn_from: BlockRows, *, seed: int, target: int) -> Contexts:
-    """Draw the contexts of a block, in its order, each with at most `target` measurements."""
-    block = drawn_from.block
+def sample(drawn_from: BlockRows, *, seed: int, sequence_length: int) -> Contexts:
+    """Draw the contexts of a block, in its order."""
+    block, target = drawn_from.block, sequence_length // TOKENS_PER_MEASUREMENT
     key = fold_key(seed, block.epoch, block.row, block.number)
     # The number of each context's run: 0, 0, 1, 1, 1, ...
     run = np.cumsum(np.diff(block.row, prepend=-1) != 0) - 1
@@ -212,7 +212,7 @@ class ContextDraws:
         self._rows = drawn_from.rows
         self._block = drawn_from.block
         self._seed = seed
-        self._target = sequence_length // TOKENS_PER_MEASUREMENT
+        self._length = sequence_length
         self._rounds = _rounds(drawn_from.block, seed)
         self._slots, self._numbers = next(self._rounds)
 
@@ -231,7 +231,7 @@ class ContextDraws:
         block = ContextBlock(epoch, self._block.row[slots], numbers)
         is_first = np.diff(slots, prepend=-1) != 0
         rows = [self._rows[slot] for slot in slots[is_first].tolist()]
-        drawn = sample(BlockRows(block, rows), seed=self._seed, target=self._target)
+        drawn = sample(BlockRows(block, rows), seed=self._seed, sequence_length=self._length)
         back = np.argsort(by_row)
         return drawn.pick(back, drawn.sizes[back])
 

@@ -31,7 +31,8 @@ def test_tokens_equal_the_reference(seed: int, target: int) -> None:
     places = [(epoch, row, k) for epoch in (0, 5) for row in range(len(SIZES)) for k in range(16)]
     epoch, row, number = np.array(places).T
     rows = [as_row(pings) for pings in histories] * 2
-    contexts = sample(BlockRows(ContextBlock(epoch, row, number), rows), seed=seed, target=target)
+    block = BlockRows(ContextBlock(epoch, row, number), rows)
+    contexts = sample(block, seed=seed, sequence_length=30 * target)
     stream = encode(contexts)
     ends = np.cumsum(stream.sizes)
     for place, tokens in zip(places, np.split(stream.tokens, ends[:-1]), strict=True):
