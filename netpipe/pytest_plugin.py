@@ -1,7 +1,8 @@
 """The pytest plugin: performance tests of an input pipeline and a training step.
 
-Every pytest run with netpipe installed loads this module. It holds the flags, the fixtures, and the
-hooks that determine whether a run uses netpipe; if so, `plugin.run_plugin` does the rest.
+Every pytest run with netpipe installed loads this module. It registers the flags and the fixtures,
+and holds the hooks that determine whether a run uses netpipe; if so, `plugin.run_plugin` does the
+rest.
 """
 
 import os

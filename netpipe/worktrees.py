@@ -29,9 +29,10 @@ _HERE: Final = ":(glob)*"  # the files directly in a folder
 
 @dataclass(frozen=True)
 class Commit:
-    """A commit that a user named in a checkout, whose top folder is `repository`.
+    """A commit of the checkout whose top folder is `repository`.
 
-    `typed` is the name that the user typed, if `ref` is only the commit's hash.
+    `ref` is the name that a user gave it, or a description such as "the merge base of HEAD and
+    origin/main". `typed` is the name that the user typed, if `ref` is only the commit's hash.
     """
 
     repository: Path

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from netpipe.cli import main
 from netpipe.workload.trainer import iterators
 from tests.root_process import ROOT
+from tests.test_gpu_models import FAMILIES
 from tests.workflows import scripts, tox_flags
 
 # A quote of the notes: the tests that cover it.
@@ -185,7 +186,7 @@ def test_what_was_asked_for_has_its_tests(asked: str) -> None:
         assert name in find_tests(file), node
 
 
-@pytest.mark.parametrize("device", ["t4", "l4", "a100", "h100", "h200", "b200", "gb200"])
+@pytest.mark.parametrize("device", FAMILIES)
 def test_a_gpu_environment_is_a_gate(device: str) -> None:
     """A GPU environment checks its device, and fails if a result is missing or open."""
     words = " ".join(tox_flags(device, []))

@@ -1,4 +1,4 @@
-"""Files that name GPU models agree with the table in `netpipe.device.accelerators`."""
+"""Files that name GPU models agree on the families and their CUDA extras."""
 
 import re
 import subprocess
@@ -42,7 +42,7 @@ def test_every_model_has_a_tox_environment() -> None:
 
 
 def test_every_environment_installs_the_cuda_of_its_model() -> None:
-    """The table's extra is installed, for the other version of a comparison too."""
+    """The family's extra is installed, for the other version of a comparison too."""
     command = [sys.executable, "-m", "tox", "config", "-e", ",".join(FAMILIES)]
     shown = subprocess.run(
         [*command, "-k", "extras", "commands"], capture_output=True, check=True, cwd=ROOT, text=True
@@ -57,7 +57,7 @@ def test_every_environment_installs_the_cuda_of_its_model() -> None:
 
 @pytest.mark.parametrize("extra", sorted(set(FAMILIES.values())))
 def test_every_extra_installs_jax_for_its_cuda(extra: str) -> None:
-    """The extras of the table are extras of the package."""
+    """Each extra of a family is an extra of the package."""
     assert f"jax[{extra}]" in EXTRAS[extra]
 
 

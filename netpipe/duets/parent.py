@@ -139,8 +139,7 @@ def run_duet(base: Side[DuetRequest], now: Side[DuetRequest]) -> Duet:
         size = size.fit_to(base_size)
         # An older version gives neither `core_use` nor `epoch_batches`.
         uses = [CoreUse(*each["core_use"]) for each in descriptions if "core_use" in each]
-        run_slice: Callable[[Sequence[RemoteTimer], BlockSize, int], tuple[_Block, _Block]]
-        run_slice = take_turns
+        run_slice: Callable[..., tuple[_Block, _Block]] = take_turns
         if quantity == "load_s_per_batch":
             run_slice = partial(_pull, together=_share_cores_equally(uses))
         slices: list[tuple[_Block, _Block]] = []

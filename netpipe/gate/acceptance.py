@@ -32,7 +32,7 @@ class Acceptance:
 
     Attributes:
         shown: The baselines' folder in the working tree, relative to the root if inside it.
-        commit: The commit of the baselines, described by its `ref`; None for the working tree.
+        commit: The commit of the baselines; None for the working tree.
         added: The waivers that are not in the commit.
     """
 

@@ -125,7 +125,7 @@ def _compare_metric(
     bound = metric.bound_change(
         shared_cores=now[-1].device.shares_host_cores,
         same_machine=is_same_machine(now[-1].host, then[0].host),
-        least=min_bound,
+        min_bound=min_bound,
     )
     change, early, last = _estimate_change(metric, now, then)
     slower = max(0.0, _machine_speed_change(metric, now, then))

@@ -109,13 +109,16 @@ class Metric:
         signed = change if self.lower_is_better else -change
         return f"{signed:+.2f}" if self.is_share else f"{self.to_factor(signed):.2f}"
 
-    def bound_change(self, *, shared_cores: bool, same_machine: bool, least: float = 0.0) -> float:
-        """Return the smallest change that fails a run; its bound is at least the fraction `least`.
+    def bound_change(
+        self, *, shared_cores: bool, same_machine: bool, min_bound: float = 0.0
+    ) -> float:
+        """Return the smallest change that fails a run.
 
         `shared_cores` says whether the device shares its cores with the loader. `same_machine` says
-        whether the baseline comes from this machine, not just from one of the same class.
+        whether the baseline comes from this machine, not just from one of the same class. The
+        metric's bound counts as at least `min_bound`, a fraction.
         """
-        bound = max(self.bound, least)
+        bound = max(self.bound, min_bound)
         if self.depends_on_host and not same_machine:
             bound = max(bound, _BOUND_ON_ANOTHER_MACHINE)
         if shared_cores and self.unit == "s":

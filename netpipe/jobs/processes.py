@@ -333,7 +333,7 @@ def describe_exit(code: int | None) -> str:
 
 
 def list_workers() -> dict[int, str]:
-    """Return how each multiprocessing process not yet joined crashed, by pid; "" if it did not."""
+    """Return, by pid, how each multiprocessing process that is not yet joined crashed, or ""."""
     # `active_children` would forget ended processes.
     known = multiprocessing.process._children.copy()  # type: ignore[attr-defined]  # noqa: SLF001
     return {child.pid: describe_exit(child.exitcode) for child in known if child.pid}

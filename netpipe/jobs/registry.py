@@ -40,7 +40,7 @@ class Job(NamedTuple):
 
     The function gets the request, the factories, and an exit stack for callbacks that may never
     return, such as closing a loader: they run after the result is written. The function returns a
-    document with one key.
+    document whose only key holds the result.
     """
 
     request_type: str

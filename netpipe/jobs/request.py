@@ -162,8 +162,8 @@ def read_result(result: Path) -> Any:
     try:
         document = json.loads(result.read_text(encoding="utf-8"))
         del document["schema"]
-        ((kind, found),) = document.items()
-        if kind != "error":
+        ((key, found),) = document.items()
+        if key != "error":
             return found
         failure = _ERRORS[found["kind"]](found["message"])
     except (ValueError, KeyError, TypeError) as error:

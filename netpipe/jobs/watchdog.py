@@ -164,7 +164,7 @@ class Watchdog(Watch):
         return None
 
     def _find_crash(self, wait: _Wait, now_s: float) -> str:
-        """Describe the end of a worker that the loader has not survived; "" if there is none."""
+        """Return the pid and the end of a worker whose loss the loader has not survived, or ""."""
         if wait.start:
             for pid, crash in list_workers().items():
                 if pid not in wait.others and crash:

@@ -9,7 +9,7 @@ from typing import Final
 from netpipe.results.measurement import Interval
 
 _MIN_FOR_INTERVAL: Final = 3
-# How far the range reaches beyond so few values, as a fraction of the range.
+# How far the interval extends beyond each end of 3, 4 or 5 values, as a fraction of their range.
 _WIDENING: Final = {3: 1.0, 4: 0.3, 5: 0.1}
 
 MIN_LASTING_SLOPE_RATIO: Final = 0.7
@@ -22,11 +22,12 @@ def median_interval(values: Sequence[float]) -> Interval:
     The interval runs between two order statistics; the number of observations below the median
     is binomial (David and Nagaraja, Order Statistics, 7.1). For fewer than 6 values, no such
     interval exists. The range of their logarithms is then widened on each side by a fraction of
-    itself, with which 95% of the intervals of normal values hold the median: Lord (Biometrika 34,
-    1947, p. 41) gives 0.80, 0.22 and 0.01 for three, four and five values around their mean. Times
-    and ratios spread by factors, so their interval never reaches 0, and inverting a ratio inverts
-    its interval. If a value is 0 or less, the range of the values themselves is widened. For fewer
-    than 3 values, the interval is unbounded.
+    itself, so that at least 95% of the intervals of normal values hold the median. Lord (Biometrika
+    34, 1947, p. 41) needs 0.80, 0.22 and 0.01 for intervals around the mean of three, four and five
+    values; the range is not centred on it, so `_WIDENING` is a little larger. Times and ratios
+    spread by factors, so their interval never reaches 0, and inverting a ratio inverts its
+    interval. If a value is 0 or less, the range of the values themselves is widened. For fewer than
+    3 values, the interval is unbounded.
     """
     n, ordered = len(values), sorted(values)
     if n < _MIN_FOR_INTERVAL:

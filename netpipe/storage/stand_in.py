@@ -17,10 +17,10 @@ from netpipe.grain_access.reader import collect_datasets, read_graph
 from netpipe.storage.emulated_storage import Service, share
 from netpipe.storage.profiles import parse_storage
 
-_PLACEMENT: Final[ContextVar["Placement | None"]] = ContextVar("netpipe-storage", default=None)
+_PLACEMENT: Final[ContextVar["_Placement | None"]] = ContextVar("netpipe-storage", default=None)
 
 
-class Placement:
+class _Placement:
     """The storage that a loader is placed in, and the number of sources placed so far."""
 
     def __init__(self, storage: str) -> None:
@@ -44,7 +44,7 @@ def stand_in(source: Any, storage: str = "", *, reads: Sequence[str] = ()) -> An
     """
     if unknown := [name for name in reads if not hasattr(source, name)]:
         raise MisuseError(f"reads must be a list of methods of the source; found {unknown[0]!r}")
-    placement = _PLACEMENT.get() or (Placement(storage) if storage else None)
+    placement = _PLACEMENT.get() or (_Placement(storage) if storage else None)
     if placement is None:
         return source
     if isinstance(source, StandIn):
@@ -68,7 +68,7 @@ def place(loader: Callable[..., Any], storage: str) -> Callable[..., Any]:
 
     @wraps(loader)
     def make(*arguments: Any, **named: Any) -> Any:
-        placement = Placement(storage)
+        placement = _Placement(storage)
         token = _PLACEMENT.set(placement)
         try:
             made = loader(*arguments, **named)

@@ -9,6 +9,7 @@ from netpipe.device.accelerators import (
     matches,
     peak_flops,
 )
+from tests.test_gpu_models import FAMILIES
 
 
 @pytest.mark.parametrize("model", ACCELERATORS, ids=lambda model: model.key)
@@ -23,7 +24,7 @@ def test_no_two_devices_share_a_key() -> None:
     assert len({model.key for model in ACCELERATORS}) == len(ACCELERATORS)
 
 
-@pytest.mark.parametrize("family", ["t4", "l4", "a100", "h100", "h200", "b200", "gb200"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_is_its_own_devices(family: str) -> None:
     """A tox environment accepts the listed devices of its name only: B200 is not GB200."""
     taken = {model.key for model in ACCELERATORS if matches(f"{model.key}-x1", family)}

@@ -1,5 +1,6 @@
 """The commit that baselines are read from, and their files."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.repository import commit, git, init
 
 PULL_REQUEST = {"GITHUB_BASE_REF": "main"}
 NO_PULL_REQUEST = {"GITHUB_BASE_REF": ""}
+NOT_UTF_8 = os.fsdecode(b"h200-x1/\xff.json")
 
 
 @dataclass(frozen=True)
@@ -27,10 +29,11 @@ class Branched:
 def origin(tmp_path: Path) -> Path:
     """A repository with baselines of two devices."""
     origin = init(tmp_path / "origin")
-    for name in ("README.md", "cpu/0001_first.json", "h200-x1/0001_first.json", "h200-x1/é b.json"):
+    names = ("README.md", "cpu/0001_first.json", "h200-x1/0001_first.json", "h200-x1/é b.json")
+    for name in (*names, NOT_UTF_8):
         path = origin / "sub folder" / "baselines" / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(name.encode() + b"\r\n\xff")
+        path.write_bytes(os.fsencode(name) + b"\r\n\xff")
     (origin / "sub folder" / "baselines.json").write_text("none of them")
     (origin / "sub folder" / "baselines" / "cpu" / "link.json").symlink_to("0001_first.json")
     commit(origin)
@@ -112,7 +115,7 @@ def test_the_commit_s_files_are_written(branched: Branched, tmp_path: Path) -> N
     write_tree(Commit(branched.clone, "", branched.base), root / "baselines", into)
     files = sorted(path.relative_to(into).as_posix() for path in into.rglob("*.*"))
     assert files == [
-        "README.md", "cpu/0001_first.json", "h200-x1/0001_first.json", "h200-x1/é b.json"
+        "README.md", "cpu/0001_first.json", "h200-x1/0001_first.json", "h200-x1/é b.json", NOT_UTF_8
     ]  # fmt: skip
     assert (into / "cpu" / "0001_first.json").read_bytes() == b"cpu/0001_first.json\r\n\xff"
 

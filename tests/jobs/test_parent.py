@@ -208,6 +208,7 @@ def test_a_result_may_be_read_before_its_process_ends(
         "result.write_bytes(b'\\xff\\xfe')",
         "result.write_text('[]')",
         "answer()",
+        "answer(lint={}, work={})",
         "answer(error={'kind': 'boredom', 'message': 'no'})",
     ],
 )

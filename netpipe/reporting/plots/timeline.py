@@ -82,7 +82,8 @@ def build_timeline(steps: tuple[StepTimes, ...]) -> Timeline:
 def draw_timeline(figure: Figure, timeline: Timeline) -> None:
     """Draw the spans of the loop above those of the device, with idle time marked."""
     axes = add_axes(figure, left=8, top=34, right=14, bottom=64, height=236)
-    end_s = max(sum(timeline.calling[-1]), sum(timeline.working[-1])) or 1.0
+    last = (timeline.calling[-1], timeline.working[-1])
+    end_s = max(span.begin_s + span.length_s for span in last) or 1.0
     axes.set_xlim(0, end_s)
     axes.set_ylim(-_BAR_HEIGHT / 2 - 0.08, _HOST_Y + _BAR_HEIGHT / 2)
     label_values(axes)

@@ -193,6 +193,7 @@ class AwaitedBatches(Iterator[Batch]):
     def __init__(self, batches: Iterator[Batch], limit_s: float) -> None:
         self._batches = batches
         self._limit_s = limit_s
+        # Grain starts its workers with the first batch, so these are not the loader's.
         self._others = list_workers()
         self._failure: NetpipeError | None = None
 
