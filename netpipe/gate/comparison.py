@@ -93,15 +93,21 @@ def compare(
 
 
 def compare_until_decided(
-    compare_all: Callable[[], Comparison], measure_again: Callable[[Comparison], None]
+    compare_all: Callable[[], Comparison],
+    measure_again: Callable[[Comparison], None],
+    is_waived: Callable[[Comparison], bool] = lambda _: False,
 ) -> Comparison:
     """Compare, and measure again while the outcome is open; INCONCLUSIVE if no time is left.
 
-    `measure_again` receives the comparison so far, and raises OutOfTimeError if there is no time
-    for another measurement.
+    A regression of one metric ends this unless it is waived. `measure_again` receives the
+    comparison so far, and raises OutOfTimeError if there is no time for another measurement.
     """
+
+    def is_failed(metric: Comparison) -> bool:
+        return metric.outcome is Outcome.REGRESSED and not is_waived(metric)
+
     found = compare_all()
-    while found.is_open:
+    while found.is_open and not any(map(is_failed, found.metrics)):
         try:
             measure_again(found)
         except OutOfTimeError as error:

@@ -90,21 +90,27 @@ def quiet_slices(fractions: Sequence[float]) -> list[int]:
 def decide(quantity: str, duets: Sequence[Duet]) -> Comparison:
     """Judge one quantity, a key of `GATED`, from at least one duet.
 
-    The comparison is open while one of its metrics is, unless one has regressed or no duet is left.
+    The comparison is open while one of its metrics is, and another duet may be measured.
     """
     found = Comparison.from_metrics([_compare_metric(metric, duets) for metric in GATED[quantity]])
     return replace(found, is_open=found.is_open and len(duets) < MAX_DUETS)
 
 
-def decide_in_duets(quantity: str, duets: list[Duet], run_duet: Callable[[], Duet]) -> Comparison:
+def decide_in_duets(
+    quantity: str,
+    duets: list[Duet],
+    run_duet: Callable[[], Duet],
+    is_waived: Callable[[Comparison], bool] = lambda _: False,
+) -> Comparison:
     """Run duets and append them to `duets` until the quantity is decided.
 
-    `run_duet` raises OutOfTimeError if there is no time for another duet.
+    `run_duet` raises OutOfTimeError if there is no time for another duet. `is_waived` says whether
+    a metric's regression is accepted, so that the others still need to be decided.
     """
     if not duets:
         duets.append(run_duet())
     return compare_until_decided(
-        partial(decide, quantity, duets), lambda _: duets.append(run_duet())
+        partial(decide, quantity, duets), lambda _: duets.append(run_duet()), is_waived
     )
 
 

@@ -78,8 +78,7 @@ class Comparison:
             key=lambda metric: (WORST_FIRST.index(metric.outcome), metric.is_reported_only),
         )
         is_open = any(metric.is_open for metric in metrics)
-        is_regressed = worst.outcome is Outcome.REGRESSED
-        return replace(worst, metrics=tuple(metrics), is_open=is_open and not is_regressed)
+        return replace(worst, metrics=tuple(metrics), is_open=is_open)
 
     @property
     def worse_ratio(self) -> float | None:

@@ -15,7 +15,7 @@ from netpipe.gate.work_comparison import compare_in_turns
 from netpipe.jobs.parent import CHILD_COMMAND
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.targets import Target
-from netpipe.judge.checks import check_resumes, check_speed
+from netpipe.judge.checks import METRICS, check_resumes, check_speed
 from netpipe.judge.declared import read_declared
 from netpipe.judge.delivered import check_shuffled
 from netpipe.judge.judgement import NOT_COMPARED, QUESTIONS, Check, Judgement, declare, judge_checks
@@ -150,4 +150,10 @@ class Change:
         asked = DuetRequest(targets=self._loader, budget_s=self.budget_s)
         base, now = (self._make_side(asked, of_base=of_base) for of_base in (True, False))
         now = replace(now, progress=self.progress)
-        return decide_in_duets(asked.quantity, [], lambda: run_duet(base, now))
+        return decide_in_duets(asked.quantity, [], lambda: run_duet(base, now), self._is_declared)
+
+    def _is_declared(self, metric: Comparison) -> bool:
+        return any(
+            metric.metric in names and f"{question} {metric.outcome}" in self._reasons
+            for question, names in METRICS.items()
+        )

@@ -70,8 +70,9 @@ class Against:
         return self._version
 
     def compare(
-        self, quantity: str, key: Hashable, command: Sequence[str], request: MeasureRequest
-    ) -> Comparison | None:
+        self, quantity: str, key: Hashable, command: Sequence[str], request: MeasureRequest,
+        is_waived: Callable[[Comparison], bool],
+    ) -> Comparison | None:  # fmt: skip
         """Time both versions side by side until the duets decide on a quantity.
 
         Earlier duets of the same key and quantity also count. Returns None if the other version
@@ -96,7 +97,7 @@ class Against:
             return limit.run(timed, partial(self._run_duet, command))
 
         try:
-            return decide_in_duets(quantity, duets, run_next)
+            return decide_in_duets(quantity, duets, run_next, is_waived)
         except NoSuchTestError:
             return None
 

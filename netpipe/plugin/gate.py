@@ -111,8 +111,7 @@ class Gate:
                 is_judged = result.comparison.outcome not in UNJUDGED
                 (judged if is_judged else unjudged).add(result.quantity == WORK)
             # Counts of work cannot stand in for times, nor times for counts.
-            against = measurer.against
-            fails |= bool(measurer.options.against) and not (against and against.has_no_tests)
+            fails |= measurer.against is not None and not measurer.against.has_no_tests
             return fails and not unjudged <= judged
         has_measured = measurer.sessions or measurer.lints or measurer.resumes
         is_unmeasured = bool(self.selection.timed or fails) and not has_measured
@@ -160,6 +159,7 @@ class Gate:
             self._note_versions(now.versions, baselines)
             compared = compare_with_baselines(test, now, baselines)
             missing = f"there is no baseline of work for {work_key(now.versions)}"
+            missing = f"{baselines[-1].name} has no such test" if baselines else missing
             compared = compared or [Comparison.without_baseline(missing)]
             stored = self._make_results(test, WORK, compared, None)
         return self._keep_results(against_ref, stored)
@@ -256,7 +256,8 @@ class Gate:
     ) -> list[GateResult]:
         now, key = self.measurer.measure(subject)[-1], subject.full_key
         request = self.measurer.request(subject)
-        time_duets = partial(against.compare, quantity, key, subject.command, request)
+        is_waived = partial(self._is_waived, benchmark, now.device.key)
+        time_duets = partial(against.compare, quantity, key, subject.command, request, is_waived)
         found = self.measurer.raise_again(("duets", quantity, key), time_duets)
         label = against.commit.label
         if found is None:
@@ -288,7 +289,8 @@ class Gate:
             measured.append(self.measurer.measure_session(subject, f"again, to be sure: {why}"))
 
         compare_all = partial(compare, quantity, measured, stored, earlier)
-        found = compare_until_decided(compare_all, measure_again)
+        is_waived = partial(self._is_waived, benchmark, now.device.key)
+        found = compare_until_decided(compare_all, measure_again, is_waived)
         self.measurer.sessions[subject.full_key] = tuple(measured)
         return self._make_results(benchmark, quantity, found.metrics or [found], measured[-1])
 
@@ -338,10 +340,18 @@ class Gate:
         self, benchmark: str, quantity: str, compared: Sequence[Comparison],
         now: Measurement | None, against: str = "",
     ) -> list[GateResult]:  # fmt: skip
-        waivers, today = self.acceptance.waivers, self.acceptance.today
         device = now.device.key if now else ""
         results = []
         for alone in compared:
-            comparison, waiver = apply_waivers(waivers, alone, benchmark, device, today)
+            comparison, waiver = self._apply_waivers(benchmark, device, alone)
             results.append(GateResult(benchmark, quantity, comparison, now, waiver, against))
         return results
+
+    def _is_waived(self, benchmark: str, device: str, metric: Comparison) -> bool:
+        return self._apply_waivers(benchmark, device, metric)[1] is not None
+
+    def _apply_waivers(
+        self, benchmark: str, device: str, metric: Comparison
+    ) -> tuple[Comparison, Waiver | None]:
+        accepted = self.acceptance
+        return apply_waivers(accepted.waivers, metric, benchmark, device, accepted.today)

@@ -326,15 +326,16 @@ def test_sessions_that_differ_more_than_assumed_prove_nothing_against_one_sessio
     assert compare("step_s", now, BaselineSessions(WHERE, [session()])).outcome is outcome
 
 
-def test_a_proven_regression_is_not_measured_again() -> None:
-    """A proven regression is final, even if another metric is open."""
+@pytest.mark.parametrize(("is_waived", "sessions"), [(False, 2), (True, 3)])
+def test_a_proven_regression_is_not_measured_again(is_waived: bool, sessions: int) -> None:
+    """A proven regression is final, even if another metric is open, unless it is waived."""
     waiting = session({"sync_probe_fraction": 1.0, "accelerator_utilisation": 0.727})
-    comparison = compare(
-        "train_s_per_step", [waiting] * 2, BaselineSessions(WHERE, [session()] * 10)
-    )
-    (undecided,) = (metric for metric in comparison.metrics if metric.is_open)
+    now, then = [waiting] * 2, BaselineSessions(WHERE, [session()] * 10)
+    compare_all = partial(compare, "train_s_per_step", now, then)
+    (undecided,) = (metric for metric in compare_all().metrics if metric.is_open)
     assert undecided.reason.startswith("accelerator_utilisation is 0.97 x")
-    assert not comparison.is_open
+    compare_until_decided(compare_all, lambda _: now.append(waiting), lambda _: is_waived)
+    assert len(now) == sessions
 
 
 @pytest.mark.parametrize(("slower", "again"), [(1.09, False), (1.11, True)])

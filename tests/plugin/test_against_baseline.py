@@ -153,17 +153,6 @@ def test_without_a_baseline_there_is_nothing_to_clear(versions: Versions) -> Non
     result.stderr.fnmatch_lines(["*--netpipe-against baseline*h200-x1*"])
 
 
-def test_a_benchmark_requested_late_does_not_pass_unjudged(versions: Versions) -> None:
-    """A test that requests its fixture by name does not say that it needs the other version."""
-    versions.project.has(
-        "def test_late(request): request.getfixturevalue('netpipe_benchmark')('step_s')"
-    )
-    result = versions.project.compare(*AGAINST_BASELINE)
-    result.assert_outcomes(passed=1)
-    assert result.ret == pytest.ExitCode.TESTS_FAILED
-    line_with(result, "no time was judged", "fails a run with --netpipe-against")
-
-
 def test_a_commit_clears_the_alarm_of_its_own_baseline_only(versions: Versions) -> None:
     """The first baseline's commit says nothing about an alarm of the latest baseline."""
     at = versions.commit()

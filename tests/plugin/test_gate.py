@@ -68,6 +68,17 @@ def test_a_regression_needs_a_second_session() -> None:
     assert {result.benchmark for result in gate.results} == {TEST}
 
 
+def test_a_waived_regression_leaves_the_other_metrics_open() -> None:
+    """Two sessions prove the waived one; the other takes three."""
+    now = [recorded(load_cpu_ratio=3.0, load_s=load_s) for load_s in (0.014, 0.016, 0.015)]
+    gate = gated(*now, baselines=[stored()], waivers=[WAIVER])
+    outcomes = decide(gate)
+    assert outcomes["load_cpu_ratio"] is outcomes["load_s_per_batch"] is Outcome.REGRESSED
+    assert [result.comparison.metric for result in gate.results if result.fails] == [
+        "load_s_per_batch"
+    ]
+
+
 def test_a_device_without_a_baseline_is_named() -> None:
     """The outcome is NO_BASELINE, and fails nothing by itself."""
     gate = gated(recorded())

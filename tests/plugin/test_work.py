@@ -59,6 +59,12 @@ def test_equal_work_passes(working: Project) -> None:
     assert counted == PROFILE.to_document()
 
 
+def test_another_test_than_the_baseline_s_says_so(working: Project) -> None:
+    """There is a baseline, but not of this test."""
+    working.has(TEST.replace("test_work", "test_more_work"))
+    line_with(working.compare(), "NO_BASELINE", "0001_first.json has no such test")
+
+
 def test_a_rise_of_one_part_has_its_own_figure_on_the_page(project: Project) -> None:
     """The ratio of the totals would read 1.00 x beside REGRESSED."""
     project.has(TEST)
