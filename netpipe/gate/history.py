@@ -73,7 +73,8 @@ def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ..
     """Return the baselines of one device that may be removed.
 
     The latest `keep` baselines, at least 1, are kept. For each benchmark and class of host, two
-    more are kept: the newest that holds it, and the oldest comparable one, to measure drift.
+    more are kept: the newest that holds it, and the oldest comparable one, to measure drift. If its
+    test was removed, and a kept one still holds it, the one that says so is kept too.
     """
     kept = {baseline.path for baseline in baselines[-keep:]}
     for benchmark, holder in _list_holders(baselines):
@@ -86,4 +87,9 @@ def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ..
                 if is_comparable(metric, now, baseline.sessions.get(benchmark, ()))
             )
             kept.add(next(comparable, holder.path))
+    newest = {benchmark: baseline for baseline in baselines for benchmark in baseline.sessions}
+    for benchmark, last in newest.items():
+        held = (baseline.path in kept for baseline in baselines if baseline.sessions.get(benchmark))
+        if not last.sessions[benchmark] and any(held):
+            kept.add(last.path)
     return tuple(baseline.path for baseline in baselines if baseline.path not in kept)

@@ -175,3 +175,16 @@ def test_the_only_one_that_holds_a_benchmark_stays() -> None:
         for name, held_by in zip("abcd", (full, full, partial, partial), strict=True)
     ]
     assert history.find_superfluous(baselines, 1) == (Path("c"),)
+
+
+def test_a_removed_benchmark_stays_removed() -> None:
+    """The baseline that says so is kept as long as an older one that holds the benchmark."""
+    full = held(make_measurement())
+    sessions = {"a::b": full.sessions["a::b"]}
+    gone, last = replace(full, sessions={**sessions, "a::c": ()}), replace(full, sessions=sessions)
+    for first, superfluous in ((full, "c"), (last, "bc")):
+        baselines = [
+            replace(held_by, path=Path(name))
+            for name, held_by in zip("abcd", (first, gone, last, last), strict=True)
+        ]
+        assert history.find_superfluous(baselines, 1) == tuple(map(Path, superfluous))
