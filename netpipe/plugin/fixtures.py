@@ -75,6 +75,15 @@ def is_compared(item: pytest.Item) -> bool:
     return is_benchmark(item) or requests(item, "netpipe_work")
 
 
+def _require_argument(run: "Run", item: pytest.Item) -> None:
+    """Fail a test that is compared but did not say so when the baselines were looked up."""
+    if run.gate.compares and not is_compared(item):
+        raise make_failure(
+            "a test that is compared must take netpipe_benchmark or netpipe_work as an argument, "
+            "or name it in pytest.mark.usefixtures"
+        )
+
+
 @pytest.fixture
 def netpipe_loader() -> Callable[[], Any]:
     """Override this with a fixture that returns a loader factory."""
@@ -152,7 +161,8 @@ def netpipe_measurement(request: pytest.FixtureRequest, _netpipe_subject: "Subje
 
     Tests with the same fixtures and the same accelerator share one measurement.
     """
-    measured = run_of(request.config).measurer.measure(_netpipe_subject)[-1]
+    # The gate's further sessions are not confirmed if their verdict is bad.
+    measured = run_of(request.config).measurer.measure(_netpipe_subject)[0]
     _add_verdict_properties(request.node, measured)
     return measured
 
@@ -179,6 +189,7 @@ def netpipe_work(request: pytest.FixtureRequest, _netpipe_subject: "Subject") ->
 
     def compare() -> None:
         __tracebackhide__ = True
+        _require_argument(run, request.node)
         if run.gate.compares:
             results = run.gate.decide_work(test, _netpipe_subject)
             _report(run, request.node, results)
@@ -233,6 +244,7 @@ def netpipe_benchmark(
                 "benchmarks are disabled (--benchmark-disable): nothing was measured. Run: "
                 "pytest perf_tests --benchmark-compare"
             )
+        _require_argument(run, node)
         sessions = run.measurer.benchmark(node.nodeid, _netpipe_subject)
         measured = sessions[-1]
         _add_verdict_properties(node, measured)
@@ -283,7 +295,7 @@ def _report(run: "Run", node: pytest.Item, results: "Sequence[GateResult]") -> N
             node.user_properties.append(("netpipe_not_compared", result.comparison.reason))
     if worst.against and against:
         node.user_properties.append(("netpipe_against", against.commit.ref))
-    has_baselines = bool(worst.device) and run.measurer.compares
+    has_baselines = bool(worst.device) and run.measurer.compares and not worst.against
     baselines = run.gate.baselines_of(worst.device) if has_baselines else ()
     repeat = partial(session_nodes.repeating_command, node.config, node.nodeid)
     if worst.fails:

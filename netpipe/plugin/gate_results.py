@@ -99,7 +99,9 @@ def note_hidden_changes(
 
     `repeat` returns the command that times a benchmark side by side with a commit.
     """
-    commits = {each.name: each.commit[:12] for each in baselines if not each.dirty}
+    nameless = ("unversioned", "unknown")  # what pytest-benchmark calls a commit outside git
+    usable = (each for each in baselines if not each.dirty and each.commit not in nameless)
+    commits = {each.name: each.commit[:12] for each in usable}
     hidden = [
         result
         for result in results
@@ -159,19 +161,19 @@ def _metric_lines(
     comparison, metric = failed.comparison, METRICS[failed.comparison.metric]
     assert comparison.then is not None
     now, then = (format_metric(metric.name, each) for each in (comparison.now, comparison.then))
-    beside = failed.against or "the baseline"
+    beside, unit = failed.against or "the baseline", "duets" if failed.against else "sessions"
     yield f"metric:    {metric.name}, {'lower' if metric.lower_is_better else 'higher'} is better"
-    yield f"value:     {now}, {beside} {then} (medians over sessions)"
+    yield f"value:     {now}, {beside} {then} (medians over {unit})"
     yield (
         f"worse by:  {worse.median:.3f} ({worse.low:.3f} to {worse.high:.3f}) over {worse.n} "
-        f"sessions; bound {comparison.bound:.3f}"
+        f"{unit}; bound {comparison.bound:.3f}"
     )
     history = []
     for baseline in baselines:
         path = baseline.path
         if comparison.baseline.endswith(path.name):
             yield f"baseline:  {path}, commit {baseline.commit[:12]}, {baseline.recorded[:16]}"
-        if sessions := baseline.sessions.get(failed.benchmark, ()):
+        if sessions := list(filter(metric.is_in, baseline.sessions.get(failed.benchmark, ()))):
             value = median(map(metric.value, sessions))
             history.append(f"{path.name.partition('_')[0]} {format_metric(metric.name, value)}")
     if history:

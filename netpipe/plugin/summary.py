@@ -54,10 +54,10 @@ def summary_parts(run: Run) -> Iterator[str | Table]:
     yield from _order_lines(measurer)
     yield from _work_lines(measurer)
     if measurer.sessions:
-        yield verdict_table(last for *_, last in measurer.sessions.values())
+        yield verdict_table(first for first, *_ in measurer.sessions.values())
         yield from _verdict_lines(measurer)
     elif not (measurer.lints or measurer.profiles or measurer.resumes):
-        yield "nothing was measured: no test requested it, or all that did were skipped"
+        yield "nothing was measured: no test requested it, or those that did failed or were skipped"
     if run.gate.compares:
         yield from comparison_tables(run.gate)
         yield from _comparison_lines(run.gate)
@@ -74,7 +74,7 @@ def _render(table: Table) -> Iterator[str]:
 
 
 def _verdict_lines(measurer: Measurer) -> Iterator[str]:
-    for *_, session in measurer.sessions.values():
+    for session, *_ in measurer.sessions.values():
         verdict, label = judge(session), subject_label(session)
         if verdict.kind is not VerdictKind.HEALTHY:
             yield f"{label}: {verdict.message}"

@@ -118,9 +118,10 @@ def test_a_change_is_decided_by_the_command_itself(versioned: Project) -> None:
     hidden = replace(VIRTUAL, load_cpu_ratio=recorded(load_cpu_ratio=2.1).load_cpu_ratio)
     versioned.sessions = [hidden] * 5
     versioned.compare(*AGAINST).stdout.no_fnmatch_line("*side by side, the bound*")
-    versioned.pytester.makeconftest(CONFTEST.replace('89"}', '89", "dirty": True}'))
-    versioned.record(VIRTUAL)
-    versioned.compare().stdout.no_fnmatch_line("*side by side, the bound*")
+    for nameless in ('"0123456789", "dirty": True', '"unversioned", "dirty": False'):
+        versioned.pytester.makeconftest(CONFTEST.replace('"0123456789"', nameless))
+        versioned.record(VIRTUAL)
+        versioned.compare().stdout.no_fnmatch_line("*side by side, the bound*")
 
 
 def test_both_versions_are_timed_at_once(versioned: Project) -> None:

@@ -60,6 +60,15 @@ def lines(now: Measurement, quantity: str = "load_s_per_batch") -> dict[str, str
     return {name: rest.strip() for name, rest in named}
 
 
+def test_the_history_has_only_baselines_with_the_metric() -> None:
+    """Older files lack some metrics, which is no figure of 0."""
+    first = held(1, *[replace(recorded(), peak_pss_bytes=None)] * 3)
+    result = failed(replace(recorded(), peak_pss_bytes=800_000_000), baselines=(first, FIRST))
+    assert result.comparison.metric == "peak_pss_bytes"
+    message = render_failure([result], (first, held(2, *[recorded()] * 3)), COMMAND)
+    assert "history:   0002 400 MB\n" in message
+
+
 def test_the_figures_come_first_then_why_then_how() -> None:
     """Metric, value, interval, bound, baseline, history, verdict and the command, in this order."""
     assert render_failure([failed(costly())], (FIRST, LATEST), COMMAND).splitlines() == [

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.plugin.project import LOAD_TIME, NO_STALL, Project
+from tests.plugin.project import LOAD_TIME, NO_STALL, Project, line_with
+from tests.plugin.recorded import costly, recorded
 
 LOADER = """
     import pytest
@@ -36,6 +37,16 @@ def test_the_same_fixtures_share_a_measurement(project: Project) -> None:
     project.has(NO_STALL, "test_other")
     project.run().assert_outcomes(passed=3)
     assert len(project.requests) == 1
+
+
+def test_a_verdict_is_not_of_a_session_that_the_gate_added(project: Project) -> None:
+    """Only the first one is measured again if its verdict is bad."""
+    project.has(LOAD_TIME + NO_STALL)
+    project.record()
+    project.sessions = [costly(), recorded(load_s=0.06, train_s=0.06, load_cpu_ratio=3.0)]
+    result = project.compare()
+    result.assert_outcomes(failed=1, passed=1)
+    line_with(result, "cpu-testing-4", "healthy")
 
 
 def test_a_loader_of_a_module_is_measured_by_itself(project: Project) -> None:

@@ -71,6 +71,22 @@ def test_a_test_may_request_a_fixture_by_name(project: Project) -> None:
     assert len(project.requests) == 1
 
 
+@pytest.mark.parametrize(
+    "late",
+    ["request.getfixturevalue('netpipe_benchmark')('step_s')",
+     "request.getfixturevalue('netpipe_work').compare()"],
+)  # fmt: skip
+@pytest.mark.parametrize("flags", ["--benchmark-compare", "--netpipe-against=baseline"])
+def test_a_fixture_requested_by_name_is_not_compared(
+    project: Project, flags: str, late: str
+) -> None:
+    """The baselines and the other version are looked up before, so the test fails."""
+    project.has(f"def test_late(request): {late}")
+    result = project.run(*flags.split())
+    result.assert_outcomes(failed=1)
+    line_with(result, "must take netpipe_benchmark or netpipe_work as an argument")
+
+
 @pytest.mark.parametrize("flags", ["", "-n1"])
 def test_a_bad_table_of_the_project_is_a_usage_error(project: Project, flags: str) -> None:
     """A wrong table ends the run, with and without workers."""
