@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
 
 from netpipe.workload.formats.addresses import AddressTable
+from netpipe.workload.formats.layout import encode_row
 from netpipe.workload.formats.parquet import find_parquet, open_parquet, read_parquet
 from netpipe.workload.formats.rows import ProbeRow, cut_rows, hash_rows, sort_by_probe, split_sorted
 from netpipe.workload.formats.shards import SameFiles
@@ -38,7 +40,7 @@ class ParquetSource:
         ]
         self._kept: dict[int, list[ProbeRow]] = {}
         counts = [
-            (file, number, index, row.probe, len(row))
+            (file, number, index, row.probe, len(row), crc32(encode_row(row)))
             for number, (file, _) in enumerate(self._groups)
             for index, row in enumerate(self._rows(number))
         ]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
+from zlib import crc32
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,8 +49,9 @@ class ArrayRecordSource:
         )
         self.row_measurements = contents.row_measurements
         self.row_group: NDArray[np.int64] | None = None
-        # The index's fingerprint is of both splits; a shard's name ends with a hash of this one.
-        names = (Path(shard.file).stem.rpartition("-")[2] for shard in contents.shards[:1])
+        # The index's fingerprint is of both splits. A shard's name ends with the number of shards,
+        # which determines the order of the rows, and with a hash of this split.
+        names = (Path(shard.file).stem.partition("-of-")[2] for shard in contents.shards[:1])
         self.fingerprint = index.fingerprint + "".join(names)
 
     def read(self, rows: Sequence[int]) -> list[ProbeRow]:
@@ -96,8 +98,8 @@ class UnindexedSource:
                 # A prepared shard; only its index determines which probes are for evaluation.
                 constraint = f"be of layout 0 without {INDEX_NAME}"
                 raise InputError(where, "record", constraint, "another", "Prepare the data again")
-            counts.append(count_row_v0(record, where))
-        counted = np.array(counts, np.int64).reshape(-1, 2)
+            counts.append((*count_row_v0(record, where), crc32(record)))
+        counted = np.array(counts, np.int64).reshape(-1, 3)
         probes, files = counted[:, 0], np.repeat(np.arange(len(paths)), records)
         in_split = split_rows(probes, files, paths, splits) == (split == "eval")
         self._records = np.flatnonzero(in_split)

@@ -63,7 +63,7 @@ def test_rows_come_in_the_order_asked(prepared: Path) -> None:
 
 
 def test_another_split_has_another_fingerprint(tmp_path: Path) -> None:
-    """A state saved with one split does not fit another one of equal rows, but other shards do."""
+    """A state saved with one split does not fit another one of equal sizes, or in other shards."""
     pings = {probe: make_pings(9, seed=probe) for probe in range(20)}
     write_probes(tmp_path / "a.parquet", pings)
     found = []
@@ -71,8 +71,23 @@ def test_another_split_has_another_fingerprint(tmp_path: Path) -> None:
         out = tmp_path / f"{seed}-{shards}"
         prepare([tmp_path / "a.parquet"], out, seed=seed, shards=shards, eval_fraction=0.2)
         found.append(open_source(out, "train").fingerprint)
-    assert found[0] == found[1]
-    assert len(set(found)) == 3
+    assert len(set(found)) == 4
+
+
+def test_other_measurements_have_another_fingerprint(tmp_path: Path) -> None:
+    """Data that nobody prepared have other rows on another day, though as many of each probe."""
+    found = []
+    for day in range(2):
+        pings = {probe: make_pings(9, seed=100 * day + probe) for probe in range(20)}
+        records = [encode_row_v0(each, probe) for probe, each in pings.items()]
+        for kind in ("parquet", "records"):
+            (tmp_path / f"{kind}-{day}").mkdir()
+        write_probes(tmp_path / f"parquet-{day}" / "a.parquet", pings)
+        write_records(tmp_path / f"records-{day}" / "a.arrayrecord", records)
+        found += [
+            open_source(tmp_path / f"{kind}-{day}", "train") for kind in ("parquet", "records")
+        ]
+    assert len({source.fingerprint for source in found}) == 4
 
 
 def test_parquet_gives_the_same_rows(prepared: Path, parquet: Path) -> None:
