@@ -149,15 +149,22 @@ def remote_folder(out: Place, scratch: Path) -> Iterator[Path]:
     Raises:
         InputError: `out` cannot be reached, or holds something besides a netpipe data set.
     """
-    try:
-        with temporary_folder("output", scratch) as folder:
+    with temporary_folder("output", scratch) as folder:
+        with _name_output(out):
             before = _remote_files(out, folder)
             foreign = [path for path, _ in out.files() if path not in before]
-            if foreign:
-                constraint = "hold nothing but a data set of netpipe"
-                raise InputError(out, "output folder", constraint, foreign[0], "Choose another one")
-            yield folder
+        if foreign:
+            constraint = "hold nothing but a data set of netpipe"
+            raise InputError(out, "output folder", constraint, foreign[0], "Choose another one")
+        yield folder
+        with _name_output(out):
             _upload(folder, out, before)
+
+
+@contextmanager
+def _name_output(out: Place) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise out.error("be writable", error) from error
 

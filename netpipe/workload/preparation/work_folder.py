@@ -46,7 +46,7 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
     """Yield the work folder of an output.
 
     The folder is removed after the block, and after invalid input, since other input has another
-    key. After any other error, the next run finds it if `is_kept`.
+    key. After any other error, the next run finds its work if `is_kept`.
 
     Raises:
         InputError: Another process is preparing this output, or the folder cannot be made.
@@ -63,7 +63,7 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
                 _begin(folder, out, key)
                 yield Place.local(folder)
             except BaseException as error:
-                if not is_kept or is_invalid_input(error):
+                if not is_kept or is_invalid_input(error) or _is_unused(folder):
                     _remove(folder)
                 raise
             _remove(folder)
@@ -74,6 +74,10 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
         with suppress(OSError):
             for parent in missing:
                 parent.rmdir()
+
+
+def _is_unused(folder: Path) -> bool:
+    return [path.name for path in folder.iterdir()] == [_KEY]
 
 
 def _remove(folder: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -94,6 +95,14 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(Task, "run", note)
     return names
+
+
+def test_a_refused_output_is_unchanged(measured: Path, tmp_path: Path) -> None:
+    """No work folder is left in it."""
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(InputError, match="nothing but a data set"):
+        prepare([measured], tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_small_and_large_inputs_give_the_same_histories(
@@ -350,7 +359,11 @@ def test_a_lost_connection_of_a_worker_keeps_the_work(
 
 
 def _lose_connection(_rows: int) -> None:
-    raise find_place("a").error("be readable", OSError("connection lost")) from OSError()
+    if next(_advances) > 10:  # after the first runs
+        raise find_place("a").error("be readable", OSError("connection lost")) from OSError()
+
+
+_advances = count()
 
 
 def _die_at_once(_: object) -> None:

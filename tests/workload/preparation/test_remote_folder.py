@@ -1,5 +1,6 @@
 """Sources and outputs on another file system, here fsspec's memory."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from netpipe.cli import main
 from netpipe.errors import InputError
 from netpipe.workload.formats.index import INDEX_NAME
 from netpipe.workload.formats.places import Place
+from netpipe.workload.preparation import phases
 from netpipe.workload.preparation.prepare import prepare
 from netpipe.workload.preparation.work_folder import WORK_NAME
 from tests.workload.factories import make_pings, write_probes
@@ -74,6 +76,21 @@ def test_the_index_is_the_last_file(
     index = prepare([f"memory://{BUCKET}/in"], OUT, seed=1, shards=3, scratch=tmp_path)
     assert sorted(listed(files)) == sorted([INDEX_NAME, *map(str, index.files)])
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_work_folder_is_not_the_bucket_s_fault(
+    files: fsspec.AbstractFileSystem, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The error names the folder that needs space."""
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(phases, "write_run", is_full)
+    with pytest.raises(InputError, match=f"work folder {tmp_path}.*No space left") as caught:
+        prepare([f"memory://{BUCKET}/in"], OUT, scratch=tmp_path)
+    assert "bucket," not in str(caught.value)
+    assert listed(files) == {}
 
 
 def test_old_files_that_cannot_be_removed(

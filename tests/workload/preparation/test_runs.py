@@ -119,3 +119,11 @@ def test_one_address_has_one_number(tmp_path: Path) -> None:
     [(_, addresses)] = [each for bucket in range(BUCKETS) for each in read_bucket(runs, bucket)]
     octets = take_octets(addresses, np.arange(len(addresses)))
     assert len(set(octets)) == len(octets)
+
+
+def test_many_short_sections_are_cut_too(tmp_path: Path) -> None:
+    """Each run has only a few measurements of the bucket."""
+    parts = [make_part(np.zeros(30, np.int64), seed, times=10**6) for seed in range(100)]
+    _, sizes = read_all(write_all(tmp_path, parts), 400)
+    assert sum(sizes) == 3000
+    assert max(sizes) <= 800
