@@ -73,7 +73,9 @@ class TriedCandidate(TypedDict):
 class WorkerChoice:
     """The workers to use, and why."""
 
-    workers: Count  #: The fewest worker processes that are not clearly slower than the fastest.
+    workers: (
+        Count  #: The fewest worker processes that are not clearly slower than any other number.
+    )
     #: Batches that each worker should have ready, within the memory budget.
     buffer: MayBeAbsent[PositiveCount]
     reason: Text  #: A sentence that compares the choice with its neighbours.
@@ -215,21 +217,27 @@ def _require_open(candidates: Sequence[Candidate], budget_bytes: int) -> None:
 
 
 def drop_slower(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Return the candidates; mark open ones that are clearly slower than the fastest open one.
+    """Return the candidates; mark open ones that are clearly slower than any other open one.
 
-    Their median is below 95% of the fastest's, and the 95% interval of the ratio within rounds lies
+    Their median is below 95% of the other's, and the 95% interval of the ratio within rounds lies
     below 1.
     """
-    fastest = _fastest(open_candidates(candidates))
+    rivals = sorted(open_candidates(candidates), key=lambda rival: -rival.speed)
     judged = []
     for candidate in candidates:
-        if candidate.status == "open" and _has_lower_median(candidate, fastest):
-            relative = ratio(fastest.figure, candidate.runs, fastest.runs)
-            if relative is not None and relative.high < 1:
-                reason = f"clearly slower than {fastest.label}"
-                candidate = replace(candidate, status="slower", reason=reason)
+        faster = (rival for rival in rivals if _is_clearly_slower(candidate, rival))
+        if candidate.status == "open" and (first := next(faster, None)):
+            reason = f"clearly slower than {first.label}"
+            candidate = replace(candidate, status="slower", reason=reason)
         judged.append(candidate)
     return judged
+
+
+def _is_clearly_slower(candidate: Candidate, rival: Candidate) -> bool:
+    if not _has_lower_median(candidate, rival):
+        return False
+    relative = ratio(rival.figure, candidate.runs, rival.runs)
+    return relative is not None and relative.high < 1
 
 
 def _fastest(candidates: Sequence[Candidate]) -> Candidate:

@@ -47,6 +47,14 @@ NONE, ONE = _candidate(0, 5.0, 5.1, 5.0), _candidate(1, 11.2, 11.1, 11.3)
 TWO, FOUR = _candidate(2, 13.9, 13.8, 14.0), _candidate(4, 14.1, 14.2, 14.0, megabytes=510)
 
 
+def test_one_slow_round_of_the_fastest_does_not_choose_too_few() -> None:
+    """One worker is clearly slower than two, even if not than four."""
+    four = _candidate(4, 17.0, 9.5, 17.0, 17.0, 17.0, 17.0)
+    choice = _choose(_candidate(1, *[10.0] * 6), _candidate(2, *[15.0] * 6), four)
+    assert choice.workers == 2
+    assert _statuses(choice.candidates)[1] == "slower"
+
+
 @pytest.mark.parametrize(
     ("cores", "counts"),
     [(1, [1]), (2, [1, 2]), (6, [1, 2, 4, 6]), (8, [1, 2, 4, 8])],
