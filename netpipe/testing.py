@@ -154,7 +154,8 @@ def expect_exact_resume(report: ResumeReport) -> None:
 
     Raises:
         PipelineElementsError: Different batches followed; the message has a line for each state.
-        InconclusiveError: Runs without interruption differ too, or all batches are equal.
+        InconclusiveError: Runs without interruption differ too, or all batches are equal and the
+            loader does not end.
     """
     __tracebackhide__ = True
     if report.differs:

@@ -1,5 +1,6 @@
 """The settings of this pipeline's batches in a trainer's configuration."""
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -153,7 +154,9 @@ def read_network_config(
 
 def _require_folder(name: str, text: str) -> Path:
     """Return the folder that a setting names; for files, raise an InputError with their folder."""
-    if exists(folder := Path(text).expanduser()) and folder.is_dir() and text:
+    # The method of Path raises for an unknown user.
+    folder = Path(os.path.expanduser(text))  # noqa: PTH111
+    if exists(folder) and folder.is_dir() and text:
         return folder
     way_out = "`netpipe prepare SRC... --out DIR` makes one folder from several, or from a URI"
     literal = re.split(r"(?!^)[*?[]", str(folder))[0]

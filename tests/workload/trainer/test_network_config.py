@@ -88,6 +88,7 @@ def test_what_is_no_setting_is_refused(
         ({"grain_per_worker_buffer_size": 0}, "grain_per_worker_buffer_size must be at least 1"),
         ({"num_epoch": -1}, "num_epoch must be at least 1, or 0 for no end; found -1"),
         ({"row_cache_mb": 1 << 30}, "row_cache_mb must be at most .*the memory of this host"),
+        ({"network_train_files": "~nobody-here/x"}, "network_train_files must be one folder that"),
         (
             {"network_data_format": "parquet"},
             "network_train_files must hold .*parquet; found arrayrecord",
