@@ -119,7 +119,7 @@ def _name(kind: str) -> str:
     """Return the key of one device, without a count."""
     spelled = _VENDORS.sub("", kind.strip().lower())
     model, *words = re.split(r"[\s-]+", spelled)
-    return _join_parts(model, words) or _slug(spelled)
+    return _slug(_join_parts(model, words) or spelled)
 
 
 def _join_parts(model: str, words: list[str]) -> str:

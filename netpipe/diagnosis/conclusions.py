@@ -19,7 +19,7 @@ from netpipe.diagnosis.experiments.turns import Side, SideBlocks, divide, log_in
 from netpipe.diagnosis.what_if import Change, MeasuredLoader
 from netpipe.grain_access.loader_variants import section_of
 from netpipe.results.measurement import Interval
-from netpipe.results.units import format_percent, format_seconds
+from netpipe.results.units import format_number, format_percent, format_seconds
 
 _MIN_WORKING_FRACTION: Final = 0.5
 _MIN_PROCESS_SPEEDUP: Final = 1.25
@@ -206,7 +206,8 @@ def _find_resource(
     )
     computing = f"computes {format_percent(working_fraction)} of its time"
     if read > _MIN_READ_BYTES_PER_BATCH:
-        return "disk", f"it {computing} and {read / 1e6:.2g} MB a batch come from a disk"
+        amount = f"{format_number(read / 1e6, 2)} MB"
+        return "disk", f"it {computing} and {amount} a batch come from a disk"
     node = evidence.times[index].node
     reads = describe_reads(loader.model)
     if evidence.reads and reads and node and node.random_access:

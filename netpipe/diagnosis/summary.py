@@ -82,7 +82,7 @@ def _describe_help(findings: Findings, measurement: Measurement | None) -> Itera
         headroom = ""
         if measurement:
             ratio = measurement.step_s.median / tried.measured_s_per_batch.median
-            headroom = f"; headroom then {ratio:.2g}"
+            headroom = f"; headroom then {format_number(ratio, 2)}"
         yield f"Tried {tried.says}{headroom}."
         return
     helpful = [guess for guess in findings.what_if if guess.expected == FASTER]

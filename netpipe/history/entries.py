@@ -21,7 +21,7 @@ from netpipe.history.change_points import MIN_NOISE, cut_levels
 from netpipe.results.documents import check_document, check_schema
 from netpipe.results.fields import Document, Text, parse
 from netpipe.results.measurement import Measurement, parse_measurement
-from netpipe.results.units import format_metric
+from netpipe.results.units import format_metric, format_number
 from netpipe.results.work_profile import DATA_KINDS, KINDS, WorkProfile
 
 _WAY_OUT: Final = "netpipe history add writes such a file"
@@ -74,7 +74,8 @@ def make_entries(run: Mapping[str, Any], commit: str, date: str, where: object) 
         profile = parse(counted, WorkProfile, where)
         place = "", "", f"{profile.fingerprint} {work_key(profile.versions)}".strip()
         for kind in {*profile.counts}.difference(DATA_KINDS):
-            found[*place, counted.get("test", ""), kind].append(profile.total(kind))
+            lowest = sum(low for low, _ in profile.ranges(kind).values())
+            found[*place, counted.get("test", ""), kind].append(lowest)
     if not found:
         constraint = "hold a metric that can be kept, or counts of work"
         way_out = "Steps on a device that shares its cores with the loader are not kept"
@@ -194,11 +195,12 @@ class Series:
         """Return a sentence about a change, without the test and the device."""
         metric, commit = find_metric(self.metric), self.commits[after.begin]
         has_percent = before.value > 0 and not metric.is_share
-        percent = f" by {100 * abs(after.value / before.value - 1):.2g}%" if has_percent else ""
+        percent = 100 * abs(after.value / before.value - 1) if has_percent else 0.0
+        by = f" by {format_number(percent, 2)}%" * has_percent
         rose = "rose" if after.value > before.value else "fell"
         worse = "worse" if self.is_worse(before, after) else "better"
         return (
-            f"{self.metric} {rose}{percent} ({worse}) at about {commit.commit[:9]} of "
+            f"{self.metric} {rose}{by} ({worse}) at about {commit.commit[:9]} of "
             f"{commit.date[:10]}: {self.format(before.value)} in {before.end - before.begin} "
             f"commits, then {self.format(after.value)} in {after.end - after.begin}"
         )
@@ -212,7 +214,7 @@ def list_series(entries: Iterable[Entry]) -> list[Series]:
     """
     found: dict[_Key, dict[str, tuple[Entry, list[float]]]] = defaultdict(dict)
     latest: dict[_Key, str] = {}
-    # A commit's date has the time zone of its author.
+    # A commit's date has the time zone of its committer.
     for entry in sorted(entries, key=lambda each: datetime.fromisoformat(each.date).astimezone()):
         for test, name, value in entry.list_values():
             host = entry.host if find_metric(name).depends_on_host else ""

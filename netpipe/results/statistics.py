@@ -116,7 +116,8 @@ def worst_tenth_fraction(values: Sequence[float]) -> float:
     """Return the sum of the largest tenth of the values over the sum of all; 0 if that is 0."""
     total = sum(values)
     worst = sorted(values, reverse=True)[: max(1, len(values) // 10)]
-    return sum(worst) / total if total > 0 else 0.0
+    # The sums round differently.
+    return min(1.0, sum(worst) / total) if total > 0 else 0.0
 
 
 def half_width_fraction(interval: Interval) -> float:

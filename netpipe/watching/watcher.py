@@ -339,7 +339,8 @@ class Watcher(Iterator[Any]):
             return
         if self._kind is not None or verdict.kind is not VerdictKind.HEALTHY:
             batch = window.batches_before
-            _warn(f"{verdict.kind} from batch {batch} on: {verdict.message}; {verdict.next}")
+            advice = f"; {verdict.next}" * (verdict.kind is not VerdictKind.HEALTHY)
+            _warn(f"{verdict.kind} from batch {batch} on: {verdict.message}{advice}")
         self._kind = verdict.kind
 
     def _write(self, log: Path, line: str) -> None:

@@ -84,6 +84,9 @@ def test_a_mig_slice_has_a_key_of_its_own_and_no_peak(kind: str, key: str) -> No
         ("NVIDIA B300 SXM6 AC", "b300-sxm6-ac-x1"),
         ("TPU v5 lite", "tpu-v5-lite-x1"),
         ("NVIDIA", "nvidia-x1"),
+        ("cuda:0", "cuda-0-x1"),
+        ("/device:GPU:0", "device-gpu-0-x1"),
+        ("my_gpu", "my-gpu-x1"),
         ("", "unknown-x1"),
     ],
 )

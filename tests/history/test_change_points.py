@@ -20,6 +20,13 @@ def test_a_step_is_found_at_its_commit() -> None:
     assert series.is_worse_now
 
 
+def test_a_doubled_metric_has_a_plain_percentage() -> None:
+    """It has no exponent."""
+    series = make_series([1.0] * 20 + [2.0] * 10)
+    (change,) = series.changes
+    assert "rose by 100% (worse)" in series.describe(*change)
+
+
 def test_a_drift_that_no_comparison_finds_is_found() -> None:
     """A rise of 3% over 20 commits, each of 0.15%, shows in sessions that spread by 1.2%."""
     levels = 1.8 * (1 + 0.03 * np.clip((np.arange(80) - 30) / 20, 0, 1))

@@ -14,7 +14,7 @@ from netpipe.history.entries import append_entries, list_series, make_entries, r
 from tests.history.made import DEVICE, TEST, make_entry
 from tests.measurements import CPU, make_measurement
 from tests.reporting import examples
-from tests.work_profiles import PROFILE
+from tests.work_profiles import PROFILE, make_profile
 
 COMMIT, DATE = "c" * 40, "2026-11-28T10:00:00+00:00"
 
@@ -58,6 +58,17 @@ def test_times_beside_busy_programs_are_left_out() -> None:
     (entry,) = entries_of(measurements=[printed(busy_elsewhere_fraction=0.3)])
     assert "load_cpu_ratio" in entry.values[TEST]
     assert not {"load_s_per_batch", "first_batch_s"} & {*entry.values[TEST]}
+
+
+def test_a_count_that_differs_between_processes_is_not_zero() -> None:
+    """Its lowest count is kept."""
+    changes = {
+        "counts": {**PROFILE.counts, "sent_bytes": {}},
+        "dropped": {"sent_bytes": {"": (1e3, 1.2e3)}},
+    }
+    counted = make_profile(**changes).to_document() | {"test": TEST}
+    (entry,) = entries_of(measurements=[], work=[counted])
+    assert entry.values[TEST]["sent_bytes"] == 1e3
 
 
 def test_counts_of_work_belong_to_no_device_but_to_their_packages() -> None:

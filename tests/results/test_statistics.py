@@ -137,6 +137,11 @@ def test_the_worst_tenth_holds_its_share(values: list[float], expected: float) -
     assert statistics.worst_tenth_fraction(values) == pytest.approx(expected)
 
 
+def test_the_worst_tenth_is_never_more_than_all() -> None:
+    """Before Python 3.12, the sum of its values may round upwards in their other order."""
+    assert statistics.worst_tenth_fraction([1.4e-16, 1.4e-16, 1.0] + [0.0] * 27) <= 1.0
+
+
 def test_half_a_width_is_relative_to_the_median() -> None:
     """An interval of 8 to 12 around 10 has a half width of 20%; an unbounded one is infinite."""
     assert statistics.half_width_fraction(Interval(10.0, 8.0, 12.0, 9)) == pytest.approx(0.2)

@@ -5,7 +5,7 @@ import random
 import threading
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice, repeat
+from itertools import chain, islice, repeat
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -116,6 +116,22 @@ def test_a_pause_of_the_training_is_no_window(
     clock.sleep(60.0)
     watched.close_window()
     assert len((tmp_path / "run.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_recovery_is_told_without_advice(
+    watch: Watch, clock: FakeClock, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """There is nothing to do next."""
+    made: list[Watcher] = []
+    slow, fast = (loading(clock, load_s, lambda: made[0]) for load_s in (LOAD_S, 0.001))
+    made.append(watch(chain(islice(slow, 100), fast)))
+    for steps in (100, 300):
+        train(made[0], clock, steps)
+        made[0].close_window()
+    first, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("netpipe: loader-bound from batch 0 on")
+    assert last.startswith("netpipe: healthy from batch 100 on")
+    assert last.endswith("of the time")
 
 
 def test_each_window_is_a_line_of_the_schema(
