@@ -12,6 +12,7 @@ from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.grain_access.batch_digests import digest, digest_rows
 from netpipe.grain_access.loader_variants import choose_workers, takes_parameters, with_one_epoch
+from netpipe.grain_access.reader import find_held_datasets, read_graph
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
@@ -50,13 +51,24 @@ def read_loader(request: ReadRequest, factories: Factories, _: ExitStack) -> dic
     with Watchdog(request) as watch:
         if request.workers is not None:
             factory = choose_workers(factory, request.workers, str(request.targets["loader"]))
-        first = make if request.shuffles else with_one_epoch(factory, shuffles=False)
+        first = make if request.shuffles else partial(_make_unshuffled, factory)
         passes = {FIRST: _read(request, watch, first)}
         if request.shuffles and request.has_variants:
             for name, variant in list_variants(ended=passes[FIRST]["ended"]).items():
                 passes[name] = _read(request, watch, variant)
     ended = (name for name in (FIRST, "one epoch") if passes.get(name, {}).get("ended"))
     return {"read": {"passes": passes, "epoch_pass": next(ended, "")}}
+
+
+def _make_unshuffled(factory: Callable[..., Any]) -> Any:
+    """Return a loader that does not shuffle; raise a MisuseError if it may do so all the same."""
+    made = with_one_epoch(factory, shuffles=False)()
+    is_readable = read_graph(made).nodes or find_held_datasets(made)
+    if not (is_readable or takes_parameters(factory, "shuffle")):
+        raise MisuseError(
+            "its shuffle cannot be turned off: return a Grain dataset, or take a parameter shuffle"
+        )
+    return made
 
 
 def _read(request: ReadRequest, watch: Watch, make: Callable[[], Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import grain
 import numpy as np
 import pytest
 
+from netpipe.errors import MisuseError
 from netpipe.jobs.targets import Factories
 from netpipe.judge.delivered import check_shuffled
 from netpipe.judge.judgement import Check
@@ -57,14 +58,19 @@ def twice() -> Iterator[Any]:
     yield from half + half
 
 
-def with_an_empty_batch(seed: int) -> Loader:
-    """Return a factory of shuffled batches after one without elements."""
+def with_an_empty_batch(seed: int) -> Callable[..., Any]:
+    """Return a factory of batches, shuffled unless told otherwise, after one without elements."""
 
-    def make() -> Iterator[Any]:
+    def make(*, shuffle: bool = True) -> Iterator[Any]:
         yield np.arange(0)
-        yield from shuffled(seed)()
+        yield from shuffled(seed)() if shuffle else unshuffled()
 
     return make
+
+
+def on_demand() -> Iterator[Any]:
+    """Yield shuffled batches of a dataset that is made with the first batch."""
+    yield from shuffled()()
 
 
 @pytest.fixture
@@ -103,6 +109,12 @@ def test_another_order_is_worse_or_not(
 ) -> None:
     """Elements are placed by the order that the base has without its shuffle."""
     assert check(now, then).outcome == outcome
+
+
+def test_a_shuffle_that_cannot_be_turned_off_is_not_the_source(check: Callable[..., Check]) -> None:
+    """A change that removes it would seem to shuffle as well."""
+    with pytest.raises(MisuseError, match="cannot be turned off"):
+        check(unshuffled, on_demand)
 
 
 def test_larger_batches_in_the_same_order_are_no_worse(check: Callable[..., Check]) -> None:
