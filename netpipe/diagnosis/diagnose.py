@@ -10,6 +10,7 @@ from netpipe.diagnosis.diagnose_request import InvestigationRequest
 from netpipe.diagnosis.diagnosis import Bottleneck, Diagnosis, Findings
 from netpipe.diagnosis.experiments.turns import max_duration_s
 from netpipe.diagnosis.summary import summarize
+from netpipe.errors import MisuseError
 from netpipe.jobs.parent import CHILD_COMMAND, run_measurement, run_session
 from netpipe.jobs.progress import OnProgress
 from netpipe.jobs.request import TYPICAL_START_S
@@ -47,6 +48,9 @@ def run_diagnosis(
         MisuseError: The loader, the step or the loop is unsuitable.
         SessionError: A session crashed, hung or ran out of time.
     """
+    if (request.trace or "loop" in request.targets) and not has_step(request):
+        needed = "a step or an emulated accelerator"
+        raise MisuseError(f"a loop or a trace needs {needed}; found neither")
     measurement, step_budget_s = None, 0.0
     if has_step(request):
         step_budget_s = _STEP_BUDGET_FRACTION * request.budget_s

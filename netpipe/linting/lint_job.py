@@ -7,7 +7,7 @@ from typing import Any
 
 from netpipe.clock import Clock
 from netpipe.device.host import this_host
-from netpipe.grain_access.reader import make_loader
+from netpipe.grain_access.reader import find_held_datasets, make_loader
 from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.grain_access.worker_start import make_unpermitted
 from netpipe.jobs.progress import ProgressWriter
@@ -36,9 +36,11 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
         progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s
     )
     trials: list[dict[str, Any]] = []
-    reads, silences = find_reads(loader, dataset), request.silences
+    held = [*find_held_datasets(dataset).values()]
+    inner = held[0] if len(held) == 1 else dataset
+    reads, silences = find_reads(loader, inner), request.silences
     if request.tries:
-        reads = measure_reads(dataset, clock) or reads
+        reads = measure_reads(inner, clock) or reads
     reads = reads._replace(measure_batch=partial(measure_batch, loader))
     report = lint(
         dataset, request.intent, lacks_flags=lacks_flags, recording=recording,

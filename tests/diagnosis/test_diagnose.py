@@ -10,6 +10,7 @@ import pytest
 from netpipe.diagnosis import diagnose
 from netpipe.diagnosis.diagnose import compose_diagnosis, run_diagnosis, typical_s
 from netpipe.diagnosis.diagnosis import Reads
+from netpipe.errors import MisuseError
 from netpipe.jobs.request import SessionRequest
 from netpipe.jobs.targets import name_targets
 from netpipe.linting.lint_request import LintRequest
@@ -67,6 +68,18 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
     assert typical_s(asked) == 60.0 + 2 * 12.0
     lint = sessions.of("lint")
     assert (lint.silences, lint.intent) == ({"rule": "why"}, "reproducible")
+
+
+@pytest.mark.parametrize(
+    "ignored",
+    [{"trace": "out"}, {"targets": name_targets(loader="a:loader", loop="a:loop")}],
+)
+def test_what_needs_a_step_is_not_ignored(sessions: Sessions, ignored: dict[str, Any]) -> None:
+    """Without a step, nothing is trained that could be traced."""
+    asked = replace(REQUEST, targets=name_targets(loader="a:loader"), accelerator="auto")
+    with pytest.raises(MisuseError, match="needs a step"):
+        run_diagnosis(replace(asked, **ignored), LintRequest())
+    assert sessions.asked == []
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,6 +137,25 @@ def test_a_path_on_remote_storage_says_that_reading_waits(dataset: Any, path: st
     assert find_reads(no_declaration, dataset) == Reads(
         wait=True, evidence=f"a source has the path {path}"
     )
+
+
+class Holder:
+    """A loader that holds its dataset."""
+
+    def __init__(self) -> None:
+        self.dataset = in_workers(of(path="gs://bucket/rows"))
+
+    def __iter__(self) -> Any:
+        """Fail the test."""
+        raise AssertionError("it was read")
+
+
+def test_the_path_of_a_held_dataset_is_found(tmp_path: Path) -> None:
+    """Its graph is linted, so its storage counts too."""
+    request = LintRequest(result=str(tmp_path / "result.json"))
+    report = lint_loader(request, Factories(Holder), ExitStack())["lint"]
+    reasons = {each["rule"]: each["reason"] for each in report["silenced"]}
+    assert reasons["threads-in-workers"] == "a source has the path gs://bucket/rows (object store)"
 
 
 @pytest.mark.parametrize(

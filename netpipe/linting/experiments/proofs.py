@@ -153,7 +153,7 @@ def judge_loss(runs: Runs) -> Proof:
     (base, alone), (_, again), *others = runs.items()
     if failure := _find_failure(runs):
         return failure
-    if alone.whole and alone.elements != again.elements:
+    if alone.whole and again.whole and alone.elements != again.elements:
         counts = f"{alone.elements} and {again.elements} elements"
         return Proof("not decided", f"two runs with {base} gave {counts}")
     for label, run in others:
@@ -162,7 +162,7 @@ def judge_loss(runs: Runs) -> Proof:
             return Proof("proven", seen)
     if hang := _find_hang(runs):
         return hang
-    for label, run in ((base, alone), *others):
+    for label, run in ((base, alone), (base, again), *others):
         if not run.whole:
             return Proof("not decided", f"the data did not end in time with {label}")
         if run.elements > alone.elements or len(run.digests) < len(alone.digests):

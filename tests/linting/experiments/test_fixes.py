@@ -50,6 +50,8 @@ PREFETCH_THREAD = Variant(thread_prefetch=True)
         (["no-workers"], (("NoWorkers", {}),), [Variant(workers=4)]),
         (["no-workers"], (), [Variant(workers=4, workers_last=True)]),
         (["too-many-workers"], (PREFETCH,), [Variant(workers=CORES)]),
+        # Together, they start as many as there are cores.
+        (["too-many-workers"], (PREFETCH, PREFETCH), [Variant(workers=CORES // 2)]),
         (["batch-after-mp-prefetch"], (PREFETCH,), [Variant(workers_last=True)]),
         (["map-after-mp-prefetch"], (PREFETCH,), [Variant(workers_last=True)]),
     ],
