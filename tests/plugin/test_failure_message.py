@@ -61,7 +61,7 @@ def lines(now: Measurement, quantity: str = "load_s_per_batch") -> dict[str, str
 
 
 def test_the_history_has_only_baselines_with_the_metric() -> None:
-    """Older files lack some metrics, which is no figure of 0."""
+    """Older files lack some metrics: their figure is not 0."""
     first = held(1, *[replace(recorded(), peak_pss_bytes=None)] * 3)
     result = failed(replace(recorded(), peak_pss_bytes=800_000_000), baselines=(first, FIRST))
     assert result.comparison.metric == "peak_pss_bytes"

@@ -147,7 +147,7 @@ def _find_cuts(sections: Sequence[Section], limit: int) -> list[list[int]]:
     measurements. A measurement with the probe and time of a cut belongs to the piece before the
     cut if its section comes before that of the sample.
     """
-    # What follows the last sample of a section is in no count, so each section's is kept short.
+    # The end of a section after its last sample is not counted, so samples are close together.
     every = max(1, min(_SAMPLED_EVERY, limit // (4 * len(sections))))
     sampled = [_keys(section)[every - 1 :: every] for section in sections]
     numbers = np.repeat(np.arange(len(sampled)), list(map(len, sampled)))
