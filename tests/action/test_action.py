@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.plugin.project import leave_xdist
 from tests.repository import commit_files, git
 from tests.root_process import ROOT
 
@@ -151,7 +152,7 @@ def test_tests_are_compared(repository: Path) -> None:
     [
         ({}, "tests or loader must be given"),
         ({"TESTS": "perf", "FAIL_ON": "never"}, "fail-on must be regressed or undecided"),
-        ({"TESTS": "perf", "BASE": ""}, "fetch-depth: 0"),
+        ({"TESTS": "perf", "BASE": ""}, "fetch-depth: 0, or give base"),
         ({"TESTS": "absent", "BASE": "HEAD"}, "netpipe ab gave no result"),
         ({"LOADER": "pipeline.py:absent"}, "netpipe judge gave no result"),
     ],
@@ -171,6 +172,19 @@ def test_a_new_test_is_undecided(repository: Path) -> None:
     new = "\ndef test_new_work(netpipe_work):\n    netpipe_work.compare()\n"
     (repository / "perf" / "test_pipeline.py").write_text(TESTS + new)
     run = compare(repository, TESTS="perf")
+    assert (run.code, run.outputs["verdict"]) == (0, "UNDECIDED"), run.log
+
+
+@takes_minutes
+def test_a_run_that_fails_without_a_failed_test_is_undecided(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The only test of times is new, so no time was judged, which fails the run of pytest."""
+    leave_xdist(monkeypatch)
+    change(repository, "refactored")
+    new = "\ndef test_new_time(netpipe_benchmark):\n    netpipe_benchmark('load_s_per_batch')\n"
+    (repository / "perf" / "test_pipeline.py").write_text(TESTS + new)
+    run = compare(repository, TESTS="perf", ACCELERATOR="emulated:30ms")
     assert (run.code, run.outputs["verdict"]) == (0, "UNDECIDED"), run.log
 
 
