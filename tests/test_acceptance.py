@@ -63,8 +63,8 @@ def test_a_slow_sampler_fails_loading(project: Path) -> None:
     """A pipeline that became slow fails, and the message has the load time."""
     put_in(
         project / "netpipe" / "workload" / "sampling" / "sampler.py",
-        "    block = drawn_from.block\n",
-        "    __import__('time').sleep(0.05)\n    block = drawn_from.block\n",
+        "    block, target = drawn_from.block,",
+        "    __import__('time').sleep(0.05)\n    block, target = drawn_from.block,",
     )
     # Without an emulated step and workers, less has to start.
     conftest = project / "perf_tests" / "conftest.py"

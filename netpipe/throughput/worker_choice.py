@@ -73,9 +73,8 @@ class TriedCandidate(TypedDict):
 class WorkerChoice:
     """The workers to use, and why."""
 
-    workers: (
-        Count  #: The fewest worker processes that are not clearly slower than any other number.
-    )
+    #: The fewest worker processes that are not clearly slower than any other number.
+    workers: Count
     #: Batches that each worker should have ready, within the memory budget.
     buffer: MayBeAbsent[PositiveCount]
     reason: Text  #: A sentence that compares the choice with its neighbours.
