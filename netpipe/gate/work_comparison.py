@@ -129,7 +129,7 @@ def _compare_kind(kind: WorkKind, now: WorkProfile, then: WorkProfile, baseline:
         "; ".join(reasons), worse=Interval(ratio, ratio, ratio, now.batches), bound=1 + BOUND,
         baseline=baseline, shown_change=shown,
     )  # fmt: skip
-    unjudged = partial(replace, found, outcome=Outcome.NOT_COMPARED, worse=None)
+    unjudged = partial(replace, found, outcome=Outcome.NOT_COMPARED, worse=None, shown_change="")
     prefix = f"{kind.name}{_CANNOT}"
     if why_not := _why_not_comparable(kind, now, then):
         return unjudged(reason=prefix + why_not)

@@ -246,7 +246,7 @@ def netpipe_benchmark(
             )
         _require_argument(run, node)
         sessions = run.measurer.benchmark(node.nodeid, _netpipe_subject)
-        measured = sessions[-1]
+        measured = sessions[0]
         _add_verdict_properties(node, measured)
         durations_s = list(getattr(measured.rounds, quantity))
         if run.options.record:  # A recording stores one median per session.

@@ -129,7 +129,7 @@ def _group_work(results: Iterable[GateResult]) -> Iterator[tuple[GateResult, int
     for result in results:
         comparison = result.comparison
         ratio, is_pass = comparison.worse_ratio, comparison.outcome is Outcome.PASS
-        # A rise of a few bytes passes whatever its ratio, so the row would be wrong for it.
+        # A rise of a few bytes passes whatever its ratio, so it has a row of its own.
         is_within = ratio is not None and ratio <= comparison.bound
         is_plain = result.quantity == WORK and is_pass and is_within
         kind = "" if is_plain else comparison.metric

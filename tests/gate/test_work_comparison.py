@@ -19,6 +19,13 @@ def find(now: WorkProfile, kind: str, then: WorkProfile = PROFILE) -> Comparison
     return next(found for found in compare_work(now, then) if found.metric == kind)
 
 
+def test_a_kind_that_was_not_counted_before_shows_no_rise() -> None:
+    """It cannot be compared."""
+    kinds = {name: parts for name, parts in PROFILE.counts.items() if name != "sent_bytes"}
+    found = find(PROFILE, "sent_bytes", make_profile(counts=kinds))
+    assert (found.outcome, found.shown_change) == (Outcome.NOT_COMPARED, "")
+
+
 def test_equal_work_passes() -> None:
     """Every counted kind is compared, and none has risen."""
     compared = compare_work(PROFILE, PROFILE)

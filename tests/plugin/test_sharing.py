@@ -41,12 +41,14 @@ def test_the_same_fixtures_share_a_measurement(project: Project) -> None:
 
 def test_a_verdict_is_not_of_a_session_that_the_gate_added(project: Project) -> None:
     """Only the first one is measured again if its verdict is bad."""
-    project.has(LOAD_TIME + NO_STALL)
+    project.has(LOAD_TIME + LOAD_TIME.replace("test_load_time", "test_again") + NO_STALL)
     project.record()
     project.sessions = [costly(), recorded(load_s=0.06, train_s=0.06, load_cpu_ratio=3.0)]
-    result = project.compare()
-    result.assert_outcomes(failed=1, passed=1)
+    result = project.compare("--junitxml", "junit.xml")
+    result.assert_outcomes(failed=2, passed=1)
     line_with(result, "cpu-testing-4", "healthy")
+    written = (project.pytester.path / "junit.xml").read_text()
+    assert written.count('name="netpipe_verdict" value="healthy"') == 3
 
 
 def test_a_loader_of_a_module_is_measured_by_itself(project: Project) -> None:

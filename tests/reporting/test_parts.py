@@ -150,7 +150,7 @@ def find_comparisons(document: dict[str, Any]) -> Table:
 
 
 def test_a_run_shows_every_test_of_a_device() -> None:
-    """The last session of each test has a part with the test's name; older runs have no names."""
+    """The first session of each test has a part with the test's name; older runs have no names."""
     sessions = [
         {**measurement(), "test": "a::b"},
         {**measurement(), "test": "c::d"},
@@ -162,8 +162,22 @@ def test_a_run_shows_every_test_of_a_device() -> None:
     assert [part.title for part in older] == ["The run", "h200-x1"]
 
 
+def test_a_session_that_the_gate_added_has_no_part() -> None:
+    """Its verdict is not confirmed, so it does not make a run look bad."""
+    added = {
+        **measurement(),
+        "load_s_per_batch": {**measurement()["load_s_per_batch"], "median": 9.0},
+    }
+    (part,) = (
+        each
+        for each in build(run(measurements=[measurement(), added], lints=[]))
+        if each.title == "h200-x1"
+    )
+    assert part == build(run(measurements=[measurement()], lints=[]))[1]
+
+
 def test_a_run_leads_with_its_worst_comparison() -> None:
-    """The last measurement of each device and the lints follow."""
+    """The first measurement of each device and the lints follow."""
     first, *others = build(run())
     assert (first.headline.tone, first.headline.word) == (Tone.BAD, "1 of 2 REGRESSED")
     assert "load_s_per_batch" in first.headline.sentence

@@ -17,12 +17,12 @@ Comparison = Mapping[str, Any]
 
 def build_run_parts(document: Mapping[str, Any]) -> tuple[Part, ...]:
     """Return the parts of a `netpipe.run/1` document: the gate, then the results."""
-    # Show only the last session for each device, data set and test.
-    last_sessions = {
-        (session["device"]["key"], session["fingerprint"], session.get("test")): session
-        for session in document["measurements"]
-    }
-    measured = map(build_measurement_part, last_sessions.values())
+    # Show only the first session for each device, data set and test: its verdict was confirmed.
+    first_sessions: dict[tuple[str, str, str | None], Mapping[str, Any]] = {}
+    for session in document["measurements"]:
+        key = session["device"]["key"], session["fingerprint"], session.get("test")
+        first_sessions.setdefault(key, session)
+    measured = map(build_measurement_part, first_sessions.values())
     counted = [
         build_work_part({**work, "comparisons": _find_comparisons(document, work.get("test", ""))})
         for work in document.get("work", ())
