@@ -181,7 +181,7 @@ def test_loaders_of_other_batches_are_not_compared(
         _measure_beside("tiny_loader", other, same_batches)
 
 
-@pytest.mark.usefixtures("served_here", "duets_here")
+@pytest.mark.usefixtures("served_here")
 def test_the_other_loader_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every combination gives the same batches as the same reading."""
     asked: list[Subject] = []
@@ -192,6 +192,7 @@ def test_the_other_loader_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return read(subject, batches)
 
     monkeypatch.setattr(sessions, "_read", counted)
+    monkeypatch.setattr(sessions, "_run_duet", lambda *_: (make_tally(), make_tally()))
     subjects, other = [_subject("tiny_loader")] * 2, _subject("chosen_loader")
     measure_duets(subjects, other, 1, 0.1, lambda *_: None, same_batches=2)
     assert asked == [other, *subjects]
