@@ -165,6 +165,32 @@ def test_wrong_inputs_are_errors(repository: Path, inputs: dict[str, str], text:
     assert "verdict" not in run.outputs
 
 
+# What bash calls instead of the command of this name.
+FAKE = """() {
+    echo '{}' >"$REPORT/run.json"
+    printf %s "$JUNIT" >"$REPORT/junit.xml"
+    return 1
+}"""
+
+
+@pytest.mark.parametrize(
+    ("junit", "code", "verdict"),
+    [
+        ("<testsuites><failure/></testsuites>", 1, "REFUSED"),
+        ("<testsuites></testsuites>", 0, "UNDECIDED"),
+        ("<testsuites>", 2, None),
+        ("", 2, None),
+    ],
+)
+def test_a_failed_run_is_refused_only_for_a_failed_test(
+    repository: Path, junit: str, code: int, verdict: str | None
+) -> None:
+    """A file of tests that was not written to its end is no result."""
+    inputs = {"TESTS": "perf", "JUNIT": junit, "BASH_FUNC_netpipe%%": FAKE}
+    run = compare(repository, **inputs)
+    assert (run.code, run.outputs.get("verdict")) == (code, verdict)
+
+
 @takes_minutes
 def test_a_new_test_is_undecided(repository: Path) -> None:
     """The base does not have it, so it was not compared, although the others were."""
