@@ -73,8 +73,8 @@ def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ..
     """Return the baselines of one device that may be removed.
 
     The latest `keep` baselines, at least 1, are kept. For each benchmark and class of host, two
-    more are kept: the newest that holds it, and the oldest comparable one, to measure drift. If its
-    test was removed, and a kept one still holds it, the one that says so is kept too.
+    more are kept: the newest that holds it, and the oldest comparable one, to measure drift. If a
+    benchmark was removed but a kept baseline holds it, the one that records this is kept too.
     """
     kept = {baseline.path for baseline in baselines[-keep:]}
     for benchmark, holder in _list_holders(baselines):
@@ -88,7 +88,8 @@ def find_superfluous(baselines: Sequence[Baseline], keep: int) -> tuple[Path, ..
             )
             kept.add(next(comparable, holder.path))
     newest = {benchmark: baseline for baseline in baselines for benchmark in baseline.sessions}
-    for benchmark, last in newest.items():
+    # A baseline that is kept for one removal may hold a benchmark that a later one removed.
+    for benchmark, last in sorted(newest.items(), key=lambda item: baselines.index(item[1])):
         held = (baseline.path in kept for baseline in baselines if baseline.sessions.get(benchmark))
         if not last.sessions[benchmark] and any(held):
             kept.add(last.path)

@@ -12,7 +12,8 @@ from netpipe.clock import Clock
 from netpipe.errors import MisuseError
 from netpipe.grain_access.batch_digests import digest, digest_rows
 from netpipe.grain_access.loader_variants import choose_workers, takes_parameters, with_one_epoch
-from netpipe.grain_access.reader import find_held_datasets, read_graph
+from netpipe.grain_access.nodes import module_name
+from netpipe.grain_access.reader import collect_datasets, find_held_datasets
 from netpipe.jobs.heartbeat import Watch
 from netpipe.jobs.targets import Factories
 from netpipe.jobs.watchdog import Watchdog
@@ -61,12 +62,14 @@ def read_loader(request: ReadRequest, factories: Factories, _: ExitStack) -> dic
 
 
 def _make_unshuffled(factory: Callable[..., Any]) -> Any:
-    """Return a loader that does not shuffle; raise a MisuseError if it may do so all the same."""
+    """Return a loader that does not shuffle; raise a MisuseError if that cannot be known."""
     made = with_one_epoch(factory, shuffles=False)()
-    is_readable = read_graph(made).nodes or find_held_datasets(made)
-    if not (is_readable or takes_parameters(factory, "shuffle")):
+    # A dataset that is made later, such as by a generator, shuffles as usual.
+    is_of_grain = module_name(type(made)).startswith("grain.") or collect_datasets(made)
+    if not (is_of_grain or find_held_datasets(made) or takes_parameters(factory, "shuffle")):
         raise MisuseError(
-            "its shuffle cannot be turned off: return a Grain dataset, or take a parameter shuffle"
+            "it returns no Grain dataset and takes no parameter shuffle: commit one of these, and "
+            "judge against that commit"
         )
     return made
 

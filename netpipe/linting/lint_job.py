@@ -7,7 +7,7 @@ from typing import Any
 
 from netpipe.clock import Clock
 from netpipe.device.host import this_host
-from netpipe.grain_access.reader import find_held_datasets, make_loader
+from netpipe.grain_access.reader import collect_datasets, find_held_datasets, make_loader
 from netpipe.grain_access.source_lines import record_source_lines
 from netpipe.grain_access.worker_start import make_unpermitted
 from netpipe.jobs.progress import ProgressWriter
@@ -36,7 +36,7 @@ def lint_loader(request: LintRequest, factories: Factories, _: ExitStack) -> dic
         progress.enter_phase, of_s=(request.proves + request.tries) * request.budget_s
     )
     trials: list[dict[str, Any]] = []
-    held = [*find_held_datasets(dataset).values()]
+    held = [] if collect_datasets(dataset) else [*find_held_datasets(dataset).values()]
     inner = held[0] if len(held) == 1 else dataset
     reads, silences = find_reads(loader, inner), request.silences
     if request.tries:

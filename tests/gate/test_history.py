@@ -188,3 +188,16 @@ def test_a_removed_benchmark_stays_removed() -> None:
             for name, held_by in zip("abcd", (first, gone, last, last), strict=True)
         ]
         assert history.find_superfluous(baselines, 1) == tuple(map(Path, superfluous))
+
+
+def test_a_removal_is_kept_for_a_baseline_that_is_kept_for_another_removal() -> None:
+    """The order in which the benchmarks were added does not matter."""
+    sessions = (make_measurement(),)
+    recorded: list[dict[str, tuple[Measurement, ...]]] = [
+        {"b": sessions}, {"a": sessions, "c": sessions}, {"a": (), "b": sessions}, {"b": ()}, {}
+    ]  # fmt: skip
+    baselines = [
+        replace(held(), path=Path(name), sessions=each)
+        for name, each in zip("vwxyz", recorded, strict=True)
+    ]
+    assert history.find_superfluous(baselines, 1) == (Path("v"),)

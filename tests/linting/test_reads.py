@@ -17,7 +17,7 @@ from netpipe.errors import MisuseError
 from netpipe.grain_access.dataset_variants import Variant
 from netpipe.grain_access.reader import read_graph
 from netpipe.jobs.targets import Factories
-from netpipe.linting import reads
+from netpipe.linting import lint_job, reads
 from netpipe.linting.experiments.variant_comparison import (
     UNCHANGED,
     ElementBlock,
@@ -148,6 +148,40 @@ class Holder:
     def __iter__(self) -> Any:
         """Fail the test."""
         raise AssertionError("it was read")
+
+
+class Rows(grain.MapDataset):  # type: ignore[misc]  # no types
+    """A dataset of the user's own, which holds another one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = grain.MapDataset.range(4)
+
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, _: object) -> Any:
+        """Fail the test."""
+        raise AssertionError("it was read")
+
+    def __iter__(self) -> Any:
+        """Fail the test."""
+        raise AssertionError("it was read")
+
+
+def test_a_dataset_that_holds_another_is_searched_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is linted itself, so its own storage counts."""
+    searched: list[Any] = []
+
+    def find(_: object, dataset: Any) -> Reads:
+        searched.append(dataset)
+        return Reads()
+
+    monkeypatch.setattr(lint_job, "find_reads", find)
+    lint_loader(LintRequest(result=str(tmp_path / "result.json")), Factories(Rows), ExitStack())
+    assert isinstance(searched[0], Rows)
 
 
 def test_the_path_of_a_held_dataset_is_found(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from netpipe.grain_access.nodes import Graph
 from netpipe.linting.linter import LintReport
 from netpipe.linting.rules.buffers import FEW_READS, MANY_READS, THREAD_PREFETCH
 from netpipe.linting.rules.finding import sort_by_severity
-from netpipe.linting.rules.graph_parts import process_pools, write_workers
+from netpipe.linting.rules.graph_parts import started_pools, write_workers
 
 # Each worker costs memory.
 _MAX_NEW_WORKERS: Final = 4
@@ -72,8 +72,7 @@ def _propose(rule: str, graph: Graph, cores: int) -> Iterator[tuple[str, Variant
         case "no-workers":
             yield _propose_workers(graph, min(cores, _MAX_NEW_WORKERS))
         case "too-many-workers":
-            pools = [pool for pool in process_pools(graph) if not pool.prefetch.in_worker]
-            each = max(1, cores // max(1, len(pools)))
+            each = max(1, cores // len(started_pools(graph)))
             yield write_workers(graph, each), Variant(workers=each)
         case "batch-after-mp-prefetch" | "map-after-mp-prefetch":
             yield ".mp_prefetch(...) moved to the end", Variant(workers_last=True)

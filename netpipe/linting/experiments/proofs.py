@@ -153,11 +153,12 @@ def judge_loss(runs: Runs) -> Proof:
     (base, alone), (_, again), *others = runs.items()
     if failure := _find_failure(runs):
         return failure
-    if alone.whole and again.whole and alone.elements != again.elements:
+    is_repeated = alone.whole and again.whole
+    if is_repeated and alone.elements != again.elements:
         counts = f"{alone.elements} and {again.elements} elements"
         return Proof("not decided", f"two runs with {base} gave {counts}")
     for label, run in others:
-        if alone.whole and run.whole and run.elements < alone.elements:
+        if is_repeated and run.whole and run.elements < alone.elements:
             seen = f"{run.elements} elements come with {label}, {alone.elements} with {base}"
             return Proof("proven", seen)
     if hang := _find_hang(runs):

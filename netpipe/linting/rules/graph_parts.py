@@ -113,6 +113,11 @@ def process_pools(graph: Graph) -> tuple[Pool, ...]:
     return tuple(pool for pool in worker_pools(graph) if pool.uses_processes)
 
 
+def started_pools(graph: Graph) -> tuple[Pool, ...]:
+    """Return the pools of processes that the training process starts itself."""
+    return tuple(pool for pool in process_pools(graph) if not pool.prefetch.in_worker)
+
+
 def find_in_workers(
     graph: Graph, is_offending: Callable[[Node], object]
 ) -> Iterator[tuple[Pool, list[Node]]]:

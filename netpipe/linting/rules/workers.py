@@ -10,6 +10,7 @@ from netpipe.linting.rules.graph_parts import (
     find_in_workers,
     process_pools,
     propose_reading,
+    started_pools,
     write_workers,
 )
 from netpipe.results.units import format_bytes
@@ -70,7 +71,7 @@ def _propose_workers(pipeline: Pipeline) -> str:
 def too_many_workers(pipeline: Pipeline) -> Iterator[Problem]:
     """Warn about more workers than cores; workers that wait for storage need no core."""
     graph, cores = pipeline.graph, pipeline.cores
-    started = [pool for pool in process_pools(graph) if not pool.prefetch.in_worker]
+    started = started_pools(graph)
     count = sum(pool.size for pool in started)
     if count > cores:
         setting = write_workers(graph, cores)

@@ -77,7 +77,8 @@ def work_folder(scratch: Path, out: Place, key: str, *, is_kept: bool) -> Iterat
 
 
 def _is_unused(folder: Path) -> bool:
-    return [path.name for path in folder.iterdir()] == [_KEY]
+    # Unlike `iterdir`, this does not raise if the folder is gone.
+    return {path.name for path in folder.glob("*")} <= {_KEY}
 
 
 def _remove(folder: Path) -> None:

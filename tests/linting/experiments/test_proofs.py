@@ -87,6 +87,7 @@ def test_order_is_decided(
         # Neither more elements nor equally many in fewer batches show that some are lost.
         (("ab", 32), ("ab", 32), [("a", 32)], "not decided", "32 .* 1 batch .* 3 workers, 32 .* 2"),
         (("ab", 32), ("ab", 32), [("abc", 40)], "not decided", "40 .* 3 batches .* 32 .* 2"),
+        (("ab", 32), ("a+", 16), [("x", 16)], "not decided", "in time with 0 workers$"),
     ],
 )
 def test_loss_is_decided(

@@ -1,6 +1,7 @@
 """Inputs of several slices: any number of workers, kills, and dropped rows."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -25,7 +26,7 @@ from netpipe.workload.formats.places import find_place
 from netpipe.workload.preparation import output_folder, phases, plan, runs, tasks
 from netpipe.workload.preparation.prepare import prepare
 from netpipe.workload.preparation.tasks import Advance, Task, run_here
-from netpipe.workload.preparation.work_folder import WORK_NAME
+from netpipe.workload.preparation.work_folder import WORK_NAME, work_folder
 from tests.workload.factories import as_table, make_pings
 
 SLICE_ROWS = 500
@@ -103,6 +104,18 @@ def test_a_refused_output_is_unchanged(measured: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="nothing but a data set"):
         prepare([measured], tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_work_folder_that_is_gone_hides_no_error(tmp_path: Path) -> None:
+    """Something may clean up the scratch folder meanwhile."""
+    out = find_place(tmp_path / "out")
+
+    def clean_up_and_stop(folder: str) -> None:
+        shutil.rmtree(folder)
+        raise StopError
+
+    with pytest.raises(StopError), work_folder(tmp_path, out, "key", is_kept=True) as work:
+        clean_up_and_stop(work.path)
 
 
 def test_small_and_large_inputs_give_the_same_histories(
