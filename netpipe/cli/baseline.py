@@ -236,11 +236,11 @@ def diff(before: Path, after: Path, as_json: bool) -> None:
 @_baselines_option
 @click.option(
     "--keep", type=click.IntRange(min=1), default=5, show_default=True,
-    help="Latest baselines to keep for each device, besides the oldest comparable one.",
+    help="Latest baselines to keep for each device, besides others that runs still need.",
 )  # fmt: skip
 @click.option("--yes", is_flag=True, help="Remove them instead of listing them.")
 def prune(baselines: Path, keep: int, yes: bool) -> None:
-    """Remove all but the latest baselines of each device and its oldest comparable one."""
+    """Remove all but the latest baselines of each device and others that runs still need."""
     from netpipe.gate.baseline import load_all
     from netpipe.gate.history import device_folders, find_superfluous
 

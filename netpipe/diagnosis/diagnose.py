@@ -49,8 +49,7 @@ def run_diagnosis(
         SessionError: A session crashed, hung or ran out of time.
     """
     if (request.trace or "loop" in request.targets) and not has_step(request):
-        needed = "a step or an emulated accelerator"
-        raise MisuseError(f"a loop or a trace needs {needed}; found neither")
+        raise MisuseError("a loop and a trace need a step or an emulated accelerator")
     measurement, step_budget_s = None, 0.0
     if has_step(request):
         step_budget_s = _STEP_BUDGET_FRACTION * request.budget_s

@@ -159,7 +159,8 @@ class Gate:
             self._note_versions(now.versions, baselines)
             compared = compare_with_baselines(test, now, baselines)
             missing = f"there is no baseline of work for {work_key(now.versions)}"
-            missing = f"{baselines[-1].name} has no such test" if baselines else missing
+            if baselines:
+                missing = f"{baselines[-1].name} has no such test"
             compared = compared or [Comparison.without_baseline(missing)]
             stored = self._make_results(test, WORK, compared, None)
         return self._keep_results(against_ref, stored)

@@ -161,7 +161,7 @@ def _metric_lines(
     comparison, metric = failed.comparison, METRICS[failed.comparison.metric]
     assert comparison.then is not None
     now, then = (format_metric(metric.name, each) for each in (comparison.now, comparison.then))
-    beside, unit = failed.against or "the baseline", "duets" if failed.against else "sessions"
+    beside, unit = (failed.against, "duets") if failed.against else ("the baseline", "sessions")
     yield f"metric:    {metric.name}, {'lower' if metric.lower_is_better else 'higher'} is better"
     yield f"value:     {now}, {beside} {then} (medians over {unit})"
     yield (

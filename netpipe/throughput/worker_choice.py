@@ -243,8 +243,8 @@ def _fastest(candidates: Sequence[Candidate]) -> Candidate:
     return max(candidates, key=lambda candidate: candidate.speed)
 
 
-def _has_lower_median(candidate: Candidate, fastest: Candidate) -> bool:
-    return candidate.speed < _AS_FAST * fastest.speed
+def _has_lower_median(candidate: Candidate, other: Candidate) -> bool:
+    return candidate.speed < _AS_FAST * other.speed
 
 
 def choose(

@@ -77,7 +77,7 @@ def test_a_loader_alone_has_all_of_the_budget(sessions: Sessions) -> None:
 def test_what_needs_a_step_is_not_ignored(sessions: Sessions, ignored: dict[str, Any]) -> None:
     """Without a step, nothing is trained that could be traced."""
     asked = replace(REQUEST, targets=name_targets(loader="a:loader"), accelerator="auto")
-    with pytest.raises(MisuseError, match="needs a step"):
+    with pytest.raises(MisuseError, match="need a step"):
         run_diagnosis(replace(asked, **ignored), LintRequest())
     assert sessions.asked == []
 

@@ -79,22 +79,18 @@ def test_a_rise_of_one_part_has_its_own_figure_on_the_page(project: Project) -> 
     assert changes == {"REGRESSED": "+1 call in one part", "PASS": "1.00 x"}
 
 
-def test_a_few_bytes_more_have_their_own_row(project: Project) -> None:
-    """They pass, although they are twice as many as before."""
+@pytest.mark.parametrize(
+    ("before", "now", "shown"), [(60.0, 120.0, "2.00 x"), (0.0, 40.0, "+40 B")]
+)
+def test_a_few_bytes_more_have_their_own_row(
+    project: Project, before: float, now: float, shown: str
+) -> None:
+    """They pass, although they are many times as many as before; no factor tells a rise from 0."""
     project.has(TEST)
-    project.profiles = [with_count("read_bytes", total=60.0)]
+    project.profiles = [with_count("read_bytes", total=before)]
     project.run("--netpipe-record", "first")
-    project.profiles = [with_count("read_bytes", total=120.0)]
-    line_with(project.compare(), "read_bytes", "2.00 x", "PASS")
-
-
-def test_work_that_there_was_none_of_before_has_a_figure(project: Project) -> None:
-    """No factor tells a rise from nothing."""
-    project.has(TEST)
-    project.profiles = [with_count("read_bytes", total=0.0)]
-    project.run("--netpipe-record", "first")
-    project.profiles = [with_count("read_bytes", total=40.0)]
-    line_with(project.compare(), "read_bytes", "+40 B", "PASS")
+    project.profiles = [with_count("read_bytes", total=now)]
+    line_with(project.compare(), "read_bytes", shown, "PASS")
 
 
 def test_a_stray_baseline_does_not_hide_more_work(working: Project) -> None:
