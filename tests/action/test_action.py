@@ -185,7 +185,7 @@ FAKE = """() {
 def test_a_failed_run_is_refused_only_for_a_failed_test(
     repository: Path, junit: str, code: int, verdict: str | None
 ) -> None:
-    """A file of tests that was not written to its end is no result."""
+    """An unfinished test report does not count as a result."""
     inputs = {"TESTS": "perf", "JUNIT": junit, "BASH_FUNC_netpipe%%": FAKE}
     run = compare(repository, **inputs)
     assert (run.code, run.outputs.get("verdict")) == (code, verdict)
