@@ -7,7 +7,7 @@ from tests.root_process import ROOT
 
 LIST = ROOT / "perf_tests" / "studies" / "gpu" / "wheels.txt"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-WITH_JAX = {"jax", "numpy", "scipy"}
+WITH_JAX = {"jax", "ml-dtypes", "numpy", "scipy"}
 
 
 def test_the_list_has_every_requirement_but_those_of_jax() -> None:
